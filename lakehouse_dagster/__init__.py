@@ -1,0 +1,1 @@
+"""Operate Flink streaming jobs and Apache Paimon tables from Dagster."""

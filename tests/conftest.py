@@ -1,0 +1,46 @@
+"""Fixtures shared by all tests: one Flink cluster an engine, own folders for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class RunningFlink:
+    """Where the shared cluster of this test session is."""
+
+    rest_url: str
+    sql_gateway_url: str
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def flink_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlink]:
+    """A real JobManager, TaskManager and SQL Gateway, or the one that the environment names."""
+    rest_url = os.environ.get("LAKEHOUSE_TEST_REST_URL")
+    gateway_url = os.environ.get("LAKEHOUSE_TEST_GATEWAY_URL")
+    folder = tmp_path_factory.mktemp("flink")
+    if rest_url and gateway_url:
+        yield RunningFlink(rest_url, gateway_url, folder)
+        return
+    from lakehouse_dagster.local.stack import LocalStack
+
+    stack = LocalStack(folder, slots=16, task_manager_memory_mib=1400)
+    status = stack.up()
+    try:
+        yield RunningFlink(status.rest_url, status.sql_gateway_url, folder)
+    finally:
+        stack.down()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """An empty warehouse folder that no other test sees."""
+    folder = tmp_path / "warehouse"
+    folder.mkdir()
+    return folder
