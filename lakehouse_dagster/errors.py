@@ -29,7 +29,7 @@ class MissingVariableError(ConfigurationError):
 
 
 class UnsupportedByEngineError(ConfigurationError):
-    """The engine (this version of Flink with this version of Paimon) cannot do what was declared."""
+    """The engine (this Flink with this Paimon) cannot do what was declared."""
 
 
 class ScriptError(ConfigurationError):
@@ -97,6 +97,10 @@ class TableNotFoundError(CatalogError):
 
 class SystemDatabaseError(LakehouseError):
     """The system database cannot be reached, is of another version, or refused a record."""
+
+
+class IncarnationConflictError(SystemDatabaseError):
+    """This incarnation of a job, or a later one, is recorded already: ours must not run."""
 
 
 class LeaseHeldError(SystemDatabaseError):

@@ -1,0 +1,66 @@
+"""Where the project remembers: jobs, their incarnations, and the leases of whoever acts on them.
+
+The names are exported lazily, because SQLAlchemy and alembic take most of a second to import and
+loading definitions needs neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.system_db.clock import Clock, utc_now
+    from lakehouse_dagster.system_db.database import SystemDatabase
+    from lakehouse_dagster.system_db.engine import Database
+    from lakehouse_dagster.system_db.jobs import Jobs
+    from lakehouse_dagster.system_db.leases import Leases
+    from lakehouse_dagster.system_db.records import (
+        DesiredState,
+        Incarnation,
+        IncarnationState,
+        JobRecord,
+        Lease,
+        flink_job_id,
+    )
+
+_HOMES = {
+    "Clock": "clock",
+    "Database": "engine",
+    "DesiredState": "records",
+    "Incarnation": "records",
+    "IncarnationState": "records",
+    "JobRecord": "records",
+    "Jobs": "jobs",
+    "Lease": "records",
+    "Leases": "leases",
+    "SystemDatabase": "database",
+    "flink_job_id": "records",
+    "utc_now": "clock",
+}
+
+__all__ = [
+    "Clock",
+    "Database",
+    "DesiredState",
+    "Incarnation",
+    "IncarnationState",
+    "JobRecord",
+    "Jobs",
+    "Lease",
+    "Leases",
+    "SystemDatabase",
+    "flink_job_id",
+    "utc_now",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,114 @@
+"""What the system database gives back: frozen records, readable without SQLAlchemy."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+JOB_ID_NAMESPACE = uuid.UUID("6f1d0f0a-3c58-5b0e-9d57-0a6e4c1d7b21")
+"""Never change it: the ids of all jobs that ever ran follow from it."""
+
+
+def flink_job_id(lakehouse: str, job_name: str, number: int) -> str:
+    """The Flink job id of a job's n-th incarnation, known before it is submitted.
+
+    Args:
+        lakehouse: name of the lakehouse.
+        job_name: name of the streaming job.
+        number: number of the incarnation, from 1.
+
+    Returns:
+        32 hexadecimal digits, the form that Flink's ``$internal.pipeline.job-id`` takes.
+    """
+    return uuid.uuid5(JOB_ID_NAMESPACE, f"{lakehouse}/{job_name}/{number}").hex
+
+
+class DesiredState(str, Enum):
+    """What the user wants of a job."""
+
+    UNMANAGED = "UNMANAGED"
+    """Nobody has started or adopted it yet: it is looked at, never acted on."""
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    """Stopped with a savepoint, to be resumed."""
+    CANCELED = "CANCELED"
+
+
+class IncarnationState(str, Enum):
+    """How far one life of a job has come, as far as we know."""
+
+    RECORDED = "RECORDED"
+    """Written down before it is submitted: it may or may not exist on the cluster."""
+    SUBMITTED = "SUBMITTED"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+    """Stopped with a savepoint."""
+    ENDED = "ENDED"
+    """Failed, finished, cancelled, lost, or never started."""
+    SUPERSEDED = "SUPERSEDED"
+    """A later incarnation was recorded: should this one be seen on the cluster, it is cancelled."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this incarnation must not be running any more."""
+        return self in (
+            IncarnationState.STOPPED,
+            IncarnationState.ENDED,
+            IncarnationState.SUPERSEDED,
+        )
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to act on one job or table, until it expires.
+
+    ``fencing`` is higher than that of every earlier lease on the key: whoever holds a lower number
+    has lost its right, whatever it believes.
+    """
+
+    key: str
+    holder: str
+    fencing: int
+    expires_at: datetime
+    ttl_seconds: float
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What is wanted of a streaming job, and how the attempts to bring it there went."""
+
+    name: str
+    desired: DesiredState
+    fingerprint: str | None
+    """Fingerprint of the script that the latest incarnation was recorded with."""
+    attempts: int
+    next_attempt_at: datetime | None
+    last_error: str | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """One life of a streaming job."""
+
+    job_name: str
+    number: int
+    flink_job_id: str
+    fingerprint: str
+    state: IncarnationState
+    session_handle: str | None
+    operation_handle: str | None
+    restored_from: str | None
+    fencing: int
+    recorded_at: datetime
+    submitted_at: datetime | None
+    ended_at: datetime | None
+    stop_trigger_id: str | None
+    savepoint_path: str | None
+    checkpoint_path: str | None
+    checkpoint_id: int | None
+    checkpoint_at: datetime | None
+    end_reason: str | None
