@@ -53,12 +53,16 @@ class IncarnationChanges(TypedDict, total=False):
     operation_handle: str | None
     restored_from: str | None
     submitted_at: datetime | None
+    running_at: datetime | None
     ended_at: datetime | None
     stop_trigger_id: str | None
     savepoint_path: str | None
     checkpoint_path: str | None
     checkpoint_id: int | None
     checkpoint_at: datetime | None
+    restarts: int
+    restarts_before_window: int
+    restart_window_at: datetime | None
     end_reason: str | None
 
 
@@ -226,6 +230,8 @@ class Jobs:
                         fencing=fencing,
                         session_handle=session_handle,
                         recorded_at=now,
+                        restarts=0,
+                        restarts_before_window=0,
                     )
                 )
             except IntegrityError as error:

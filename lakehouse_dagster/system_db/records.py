@@ -105,10 +105,17 @@ class Incarnation:
     fencing: int
     recorded_at: datetime
     submitted_at: datetime | None
+    running_at: datetime | None
+    """When it was first seen with all its tasks running; None if it never got so far."""
     ended_at: datetime | None
     stop_trigger_id: str | None
     savepoint_path: str | None
     checkpoint_path: str | None
     checkpoint_id: int | None
     checkpoint_at: datetime | None
+    restarts: int
+    """How often Flink has restarted its tasks."""
+    restarts_before_window: int
+    restart_window_at: datetime | None
+    """When the window began in which recent restarts are counted."""
     end_reason: str | None

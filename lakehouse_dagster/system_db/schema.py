@@ -98,12 +98,16 @@ incarnations = Table(
     Column("fencing", BigInteger, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("submitted_at", UtcDateTime, nullable=True),
+    Column("running_at", UtcDateTime, nullable=True),
     Column("ended_at", UtcDateTime, nullable=True),
     Column("stop_trigger_id", String(64), nullable=True),
     Column("savepoint_path", Text, nullable=True),
     Column("checkpoint_path", Text, nullable=True),
     Column("checkpoint_id", BigInteger, nullable=True),
     Column("checkpoint_at", UtcDateTime, nullable=True),
+    Column("restarts", Integer, nullable=False),
+    Column("restarts_before_window", Integer, nullable=False),
+    Column("restart_window_at", UtcDateTime, nullable=True),
     Column("end_reason", Text, nullable=True),
     ForeignKeyConstraint(
         ["lakehouse", "job_name"], ["lakehouse_job.lakehouse", "lakehouse_job.name"]

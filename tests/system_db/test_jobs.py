@@ -132,12 +132,16 @@ def test_an_incarnation_is_written_down_whole_before_it_is_submitted(
         fencing=7,
         recorded_at=clock.now,
         submitted_at=None,
+        running_at=None,
         ended_at=None,
         stop_trigger_id=None,
         savepoint_path=None,
         checkpoint_path=None,
         checkpoint_id=None,
         checkpoint_at=None,
+        restarts=0,
+        restarts_before_window=0,
+        restart_window_at=None,
         end_reason=None,
     )
     assert jobs.latest("orders") == life

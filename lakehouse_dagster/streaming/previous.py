@@ -1,0 +1,200 @@
+"""What became of a job's earlier incarnations, settled before another may be recorded.
+
+A streaming job has numbered incarnations whose Flink job ids follow from their numbers, so every
+incarnation can be looked for on the cluster, also one whose submission got no answer. The next one
+may only be recorded when the last is certainly over: that is decided here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakehouse_dagster.errors import OperationTimeoutError
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary, SqlGateway
+from lakehouse_dagster.streaming.runtime import HeldJob
+from lakehouse_dagster.system_db import Incarnation, IncarnationState, flink_job_id
+
+LOOKAHEAD = 64
+"""So many numbers above the highest known are looked for, in case the database is an old one."""
+
+_OVER = (IncarnationState.STOPPED, IncarnationState.ENDED, IncarnationState.SUPERSEDED)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The newest incarnation, and whether it lives on the cluster.
+
+    ``status`` is None when the cluster certainly does not have it; ``incarnation`` is None when
+    the job never ran. ``highest_number`` is the highest number seen anywhere (0: none).
+    """
+
+    incarnation: Incarnation | None
+    status: FlinkJobStatus | None
+    highest_number: int
+
+    @property
+    def alive(self) -> bool:
+        return self.status is not None and not self.status.is_terminal
+
+
+def own_numbers(lakehouse: str, job: str, highest: int) -> dict[str, int]:
+    """The Flink job ids that incarnations of this job have or could have, with their numbers."""
+    return {flink_job_id(lakehouse, job, n): n for n in range(1, highest + LOOKAHEAD + 1)}
+
+
+def settle(
+    held: HeldJob,
+    job_manager: JobManager,
+    gateway: SqlGateway,
+    log: logging.Logger,
+    *,
+    ids_with_checkpoints: frozenset[str] = frozenset(),
+) -> Settled:
+    """Find out what the newest incarnation does; cancel older ones that still run.
+
+    Raises ``ClusterUnreachableError`` when the cluster or gateway cannot be asked: then nothing is
+    decided and nothing may be started.
+    """
+    memory = held.runtime.memory
+    latest = memory.latest(held.name)
+    numbers = own_numbers(held.runtime.lakehouse, held.name, latest.number if latest else 0)
+    on_cluster = {
+        numbers[job.job_id]: job for job in job_manager.jobs() if job.job_id in numbers
+    }
+    latest = _remember_unknown(held, latest, on_cluster, log)
+    highest = max(
+        [
+            latest.number if latest else 0,
+            *on_cluster,
+            *(numbers[i] for i in ids_with_checkpoints if i in numbers),
+        ]
+    )
+    for number, job in on_cluster.items():
+        if latest is not None and number < latest.number and not job.status.is_terminal:
+            log.warning("Incarnation %d of %s is superseded: cancelling it.", number, held.name)
+            held.still_ours()
+            job_manager.cancel(job.job_id)
+            wait_until_over(held, job_manager, job.job_id)
+    if latest is None:
+        return Settled(None, None, highest)
+    if latest.number in on_cluster:
+        return _seen(held, latest, on_cluster[latest.number], job_manager, highest)
+    if latest.state in _OVER:
+        return Settled(latest, None, highest)
+    return _confirm_absent(held, latest, job_manager, gateway, highest, log)
+
+
+def wait_until_over(held: HeldJob, job_manager: JobManager, job_id: str) -> FlinkJobStatus | None:
+    """Wait until a job has ended or is gone; raises ``OperationTimeoutError`` if it does not."""
+    clock, policy = held.runtime.clock, held.runtime.policy
+    too_late = clock.deadline(policy.seconds("start_timeout"))
+    while True:
+        job = job_manager.job(job_id)
+        if job is None or job.status.is_terminal:
+            return job.status if job else None
+        if too_late():
+            raise OperationTimeoutError(
+                f"Flink job {job_id} of {held.name} is still {job.status.value} after "
+                f"{policy.start_timeout}.",
+                remedy="Look at its tasks in Flink's web page.",
+            )
+        clock.sleep(0.3)
+
+
+def _remember_unknown(
+    held: HeldJob,
+    latest: Incarnation | None,
+    on_cluster: Mapping[int, JobSummary],
+    log: logging.Logger,
+) -> Incarnation | None:
+    """Write down an incarnation that runs but is not in the database (an older backup)."""
+    alive = [number for number, job in on_cluster.items() if not job.status.is_terminal]
+    newest = max(alive, default=0)
+    if latest is not None and newest <= latest.number or not newest:
+        return latest
+    log.warning(
+        "Incarnation %d of %s runs but the system database does not know it: adopting it.",
+        newest,
+        held.name,
+    )
+    recorded = held.runtime.memory.record(
+        held.name,
+        number=newest,
+        flink_job_id=on_cluster[newest].job_id,
+        fingerprint="",
+        restored_from=None,
+        fencing=held.lease.fencing,
+        session_handle=None,
+    )
+    return held.runtime.memory.update(
+        held.name, recorded.number, state=IncarnationState.RUNNING
+    )
+
+
+def _seen(
+    held: HeldJob, latest: Incarnation, job: JobSummary, job_manager: JobManager, highest: int
+) -> Settled:
+    if job.status.is_terminal and latest.state not in _OVER:
+        latest = held.over(
+            latest,
+            job.status.value,
+            at=job.ended_at,
+            savepoint_path=_savepoint_left_by(latest, job, job_manager),
+        )
+    return Settled(latest, job.status, highest)
+
+
+def _savepoint_left_by(
+    latest: Incarnation, job: JobSummary, job_manager: JobManager
+) -> str | None:
+    """The savepoint with which a finished job was stopped: by us (and we died), or by hand."""
+    if job.status is not FlinkJobStatus.FINISHED:
+        return None
+    if latest.stop_trigger_id is not None:
+        result = job_manager.savepoint_result(job.job_id, latest.stop_trigger_id)
+        if result is not None and result.location is not None:
+            return result.location
+    savepoint = job_manager.checkpoints(job.job_id).latest_savepoint
+    return savepoint.external_path if savepoint else None
+
+
+def _confirm_absent(
+    held: HeldJob,
+    latest: Incarnation,
+    job_manager: JobManager,
+    gateway: SqlGateway,
+    highest: int,
+    log: logging.Logger,
+) -> Settled:
+    """Make sure that an incarnation which the cluster does not show will not appear any more.
+
+    Its gateway session is deleted first (a submission under way dies with it, or shows up within
+    about a second: facts, operating.md), then its id is looked for until the grace has passed.
+    """
+    clock, policy = held.runtime.clock, held.runtime.policy
+    log.info(
+        "Incarnation %d of %s is not on the cluster; making sure for %s.",
+        latest.number,
+        held.name,
+        policy.late_submission_grace,
+    )
+    if latest.session_handle is not None:
+        gateway.session(latest.session_handle).delete()
+    over = clock.deadline(
+        max(policy.seconds("late_submission_grace"), policy.seconds("lost_after"))
+    )
+    while True:
+        passed = over()  # asked before the look, so that one look comes after the grace
+        job = job_manager.job(latest.flink_job_id)
+        if job is not None:
+            return _seen(held, latest, job, job_manager, highest)
+        if passed and all(j.job_id != latest.flink_job_id for j in job_manager.jobs()):
+            break
+        clock.sleep(0.5)
+    never_seen = latest.state in (IncarnationState.RECORDED, IncarnationState.SUBMITTED)
+    gone = held.over(
+        latest, "never appeared on the cluster" if never_seen else "lost by the cluster"
+    )
+    return Settled(gone, None, highest)

@@ -1,0 +1,212 @@
+"""What moved in the tables since the last look: new snapshots become one event a table.
+
+Delivery is at least once: an event is recorded before the cursor is kept, and a repeat carries the
+same data version, so that whoever records it can leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, ValidationError
+
+from lakehouse_dagster.errors import CatalogError
+from lakehouse_dagster.paimon import CatalogReader, Snapshot, SnapshotChanges, TableReader
+from lakehouse_dagster.streaming.spec import ProgressPolicy
+
+SNAPSHOTS_LOOKED_INTO = 50
+"""At most so many of the newest snapshots of one event are read file by file."""
+
+
+class TableCursor(BaseModel):
+    """The newest snapshot reported of a table, and when."""
+
+    snapshot: int
+    reported_at: datetime
+
+
+class ProgressCursor(BaseModel):
+    """What was reported so far; small, and when lost only repeats events."""
+
+    tables: dict[str, TableCursor] = {}
+
+    @classmethod
+    def parse(cls, text: str | None) -> ProgressCursor:
+        """Read a stored cursor; one that is damaged or of another version counts as none."""
+        if not text:
+            return cls()
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return cls()
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """The new snapshots of one table, ``first_snapshot`` to ``last_snapshot``, both included.
+
+    Row counts are rows of files as Flink wrote them, before merging: they say how much moved, not
+    how many rows the table has. ``expired`` are snapshots gone before they were seen.
+    """
+
+    table: str
+    first_snapshot: int
+    last_snapshot: int
+    committed_at: datetime
+    watermark: datetime | None
+    commit_user: str
+    commits_by_kind: Mapping[str, int]
+    rows_written: int
+    rows_removed: int
+    files_added: int
+    files_deleted: int
+    bytes_added: int
+    partitions: tuple[str, ...]
+    expired: tuple[tuple[int, int], ...]
+    snapshots_not_looked_into: int
+
+    @property
+    def data_version(self) -> str:
+        return str(self.last_snapshot)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The events of one look, upstream tables first; ``problems`` by table; ``left_over`` wait."""
+
+    events: tuple[ProgressEvent, ...]
+    problems: Mapping[str, str]
+    left_over: int
+
+
+def moved(
+    catalog: CatalogReader,
+    tables: Sequence[str],
+    cursor: ProgressCursor,
+    *,
+    now: datetime,
+    policy: ProgressPolicy,
+) -> Moved:
+    """The progress of ``tables`` (upstream first) since ``cursor``.
+
+    Only tables whose newest snapshot id differs are looked into, and at most
+    ``policy.events_per_tick`` of them; those longest unreported go first.
+    """
+    with ThreadPoolExecutor(max_workers=policy.threads) as pool:
+        newest = dict(zip(tables, pool.map(lambda t: _latest(catalog, t), tables), strict=True))
+        problems = {t: v for t, v in newest.items() if isinstance(v, str)}
+        due = [
+            table
+            for table in tables
+            if isinstance(newest[table], int) and _is_due(table, newest[table], cursor, now, policy)
+        ]
+        chosen = set(sorted(due, key=lambda t: _reported_at(t, cursor))[: policy.events_per_tick])
+        reports = pool.map(
+            lambda t: _report(catalog, t, newest[t], cursor), [t for t in due if t in chosen]
+        )
+        events: list[ProgressEvent] = []
+        for report in reports:
+            if isinstance(report, ProgressEvent):
+                events.append(report)
+            else:
+                problems[report[0]] = report[1]
+    return Moved(tuple(events), problems, len(due) - len(chosen))
+
+
+def advance(cursor: ProgressCursor, events: Sequence[ProgressEvent], now: datetime) -> ProgressCursor:
+    """The cursor after these events were handed on."""
+    tables = dict(cursor.tables)
+    for event in events:
+        tables[event.table] = TableCursor(snapshot=event.last_snapshot, reported_at=now)
+    return ProgressCursor(tables=tables)
+
+
+def describe(
+    table: TableReader, after: int, upto: int, *, looked_into: int = SNAPSHOTS_LOOKED_INTO
+) -> ProgressEvent | None:
+    """The snapshots after ``after`` up to ``upto`` as one event; None if all have expired."""
+    span = table.snapshots(max(after, upto - 10 * looked_into), upto)
+    if not span.snapshots:
+        return None
+    recent = span.snapshots[-looked_into:]
+    changes = [table.changes(snapshot.id) for snapshot in recent]
+    return _event(table.name, after, span.snapshots, span.expired, changes)
+
+
+def _event(
+    table: str,
+    after: int,
+    snapshots: Sequence[Snapshot],
+    expired: tuple[tuple[int, int], ...],
+    changes: Sequence[SnapshotChanges],
+) -> ProgressEvent:
+    last = snapshots[-1]
+    kinds: dict[str, int] = {}
+    for snapshot in snapshots:
+        kinds[snapshot.commit_kind] = kinds.get(snapshot.commit_kind, 0) + 1
+    # A compaction rewrites rows that were there already: only other commits bring new ones.
+    brought = [p for c in changes if c.snapshot.commit_kind != "COMPACT" for p in c.partitions]
+    touched = [p for c in changes for p in c.partitions]
+    return ProgressEvent(
+        table=table,
+        first_snapshot=after + 1 if after else snapshots[0].id,
+        last_snapshot=last.id,
+        committed_at=last.committed_at,
+        watermark=last.watermark,
+        commit_user=last.commit_user,
+        commits_by_kind=kinds,
+        rows_written=sum(p.rows_added for p in brought),
+        rows_removed=sum(p.rows_deleted for p in brought),
+        files_added=sum(p.files_added for p in touched),
+        files_deleted=sum(p.files_deleted for p in touched),
+        bytes_added=sum(p.bytes_added for p in touched),
+        partitions=tuple(sorted({_in_words(p.partition) for p in brought if p.partition})),
+        # What was there before the first look was never ours to see.
+        expired=expired if after else (),
+        snapshots_not_looked_into=len(snapshots) - len(changes),
+    )
+
+
+def _in_words(partition: Mapping[str, object]) -> str:
+    return "/".join(f"{k}={'NULL' if v is None else v}" for k, v in partition.items())
+
+
+def _latest(catalog: CatalogReader, table: str) -> int | str | None:
+    """The newest snapshot id, None if there is none yet, or what is wrong with the table."""
+    try:
+        return catalog.table(table).latest_snapshot_id()
+    except CatalogError as error:
+        return error.message
+
+
+def _is_due(
+    table: str, newest: int | str | None, cursor: ProgressCursor, now: datetime, p: ProgressPolicy
+) -> bool:
+    last = cursor.tables.get(table)
+    if last is None:
+        return True
+    if newest == last.snapshot:
+        return False
+    return (now - last.reported_at).total_seconds() >= p.seconds("progress_interval")
+
+
+def _reported_at(table: str, cursor: ProgressCursor) -> float:
+    last = cursor.tables.get(table)
+    return last.reported_at.timestamp() if last else 0.0
+
+
+def _report(
+    catalog: CatalogReader, table: str, newest: int | str | None, cursor: ProgressCursor
+) -> ProgressEvent | tuple[str, str]:
+    assert isinstance(newest, int)
+    last = cursor.tables.get(table)
+    # A table that was dropped and made anew starts again at snapshot 1.
+    after = last.snapshot if last and last.snapshot < newest else 0
+    try:
+        event = describe(catalog.table(table), after, newest)
+    except CatalogError as error:
+        return table, error.message
+    return event or (table, f"snapshots {after + 1} to {newest} expired before they were seen")

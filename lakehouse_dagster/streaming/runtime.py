@@ -1,0 +1,134 @@
+"""What every verb of this room needs at hand: the cluster, the catalog, the memory, the clock."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+
+from lakehouse_dagster.errors import JobNotFoundError
+from lakehouse_dagster.flink import FlinkCluster
+from lakehouse_dagster.paimon import PaimonCatalog
+from lakehouse_dagster.streaming.spec import StreamingJob, SupervisionPolicy
+from lakehouse_dagster.system_db import (
+    Incarnation,
+    IncarnationState,
+    Jobs,
+    Lease,
+    Leases,
+    SystemDatabase,
+)
+
+
+def utc_now() -> datetime:
+    """The present, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time as the verbs see it; tests hand in their own."""
+
+    now: Callable[[], datetime] = utc_now
+    sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+
+    def deadline(self, seconds: float) -> Callable[[], bool]:
+        """A question that answers True once so many seconds have passed."""
+        end = self.monotonic() + seconds
+        return lambda: self.monotonic() >= end
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The streaming jobs of one lakehouse on one cluster, and everything needed to act on them."""
+
+    lakehouse: str
+    cluster: FlinkCluster
+    catalog: PaimonCatalog
+    system_database: SystemDatabase
+    jobs: Mapping[str, StreamingJob]
+    policy: SupervisionPolicy = field(default_factory=SupervisionPolicy)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Clock = field(default_factory=Clock)
+
+    def job(self, name: str) -> StreamingJob:
+        """The declared job of that name; raises ``JobNotFoundError`` naming those there are."""
+        try:
+            return self.jobs[name]
+        except KeyError:
+            known = ", ".join(sorted(self.jobs)) or "none"
+            raise JobNotFoundError(
+                f"No streaming job is named {name!r}.", remedy=f"Declared jobs: {known}."
+            ) from None
+
+    @cached_property
+    def memory(self) -> Jobs:
+        """What the system database knows about the jobs."""
+        return Jobs(self.system_database.connect(), self.lakehouse, self.clock.now)
+
+    @cached_property
+    def leases(self) -> Leases:
+        """The leases in the system database."""
+        return Leases(self.system_database.connect(), self.clock.now)
+
+    @contextmanager
+    def hold(self, name: str, holder: str) -> Iterator[HeldJob]:
+        """Hold the lease of a job while the block runs; released on any exception.
+
+        Raises ``LeaseHeldError`` at once when another run or command acts on the job.
+        """
+        with self.leases.held(
+            self.memory.lease_key(name), holder, self.policy.seconds("lease")
+        ) as lease:
+            yield HeldJob(self, self.job(name), lease)
+
+
+@dataclass(frozen=True)
+class HeldJob:
+    """A job that we may act on, as long as its lease is ours."""
+
+    runtime: Runtime
+    job: StreamingJob
+    lease: Lease
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    def still_ours(self) -> None:
+        """Raise ``LeaseLostError`` if someone else took over; asked before every POST."""
+        self.runtime.leases.check(self.lease)
+
+    def over(
+        self,
+        incarnation: Incarnation,
+        reason: str,
+        *,
+        state: IncarnationState = IncarnationState.ENDED,
+        at: datetime | None = None,
+        savepoint_path: str | None = None,
+    ) -> Incarnation:
+        """Write down that an incarnation has ended, why, and the savepoint that it left."""
+        return self.runtime.memory.update(
+            self.name,
+            incarnation.number,
+            state=state,
+            ended_at=at or self.runtime.clock.now(),
+            end_reason=reason,
+            savepoint_path=savepoint_path or incarnation.savepoint_path,
+        )
+
+
+def this_process(purpose: str) -> str:
+    """A name for whoever holds a lease, so that a person can find them."""
+    return f"{purpose} (pid {os.getpid()} on {socket.gethostname()})"
+
+
+LOGGER = logging.getLogger("lakehouse_dagster.streaming")

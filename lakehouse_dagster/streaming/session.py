@@ -1,0 +1,70 @@
+"""The gateway session that one INSERT is submitted in: catalog, tables, then the script so far."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from lakehouse_dagster.errors import SqlExecutionError, StreamingJobError
+from lakehouse_dagster.flink import Session, SqlGateway, quoting
+from lakehouse_dagster.sql import variables
+from lakehouse_dagster.sql.model import Statement
+from lakehouse_dagster.streaming.runtime import HeldJob
+
+_EXISTS_ALREADY = ("already exist",)
+_MAY_EXIST = ("create_table", "create_database", "create_catalog")
+
+
+def fill_in(statement: Statement, environ: Mapping[str, str]) -> str:
+    """The statement with ``${NAME}`` filled in; raises ``MissingVariableError``."""
+    return variables.substitute(statement.text, environ, location=statement.location)
+
+
+def prepare_session(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> Session:
+    """Open a session in which the job's INSERT can be submitted.
+
+    Tables that other scripts of the project declare and nobody has created yet are created first,
+    each script in a session of its own, so that temporary names never meet.
+    """
+    for script in held.job.tables_elsewhere:
+        _run_script(held, gateway, script, log).delete()
+    return _run_script(held, gateway, held.job.definition.setup, log)
+
+
+def _run_script(
+    held: HeldJob, gateway: SqlGateway, statements: Sequence[Statement], log: logging.Logger
+) -> Session:
+    catalog = held.runtime.catalog
+    filled = [(s, fill_in(s, held.runtime.environ)) for s in statements]
+    held.still_ours()
+    session = gateway.open_session(f"{held.runtime.lakehouse}-{held.name}")
+    try:
+        session.execute(quoting.create_catalog(catalog.name, catalog.flink_options()))
+        session.execute(quoting.use_catalog(catalog.name))
+        for statement, text in filled:
+            held.still_ours()
+            _execute(held, session, statement, text, log)
+    except BaseException:
+        session.delete()
+        raise
+    return session
+
+
+def _execute(
+    held: HeldJob, session: Session, statement: Statement, text: str, log: logging.Logger
+) -> None:
+    try:
+        session.execute(
+            text, timeout_seconds=held.runtime.policy.seconds("submission_timeout")
+        )
+    except SqlExecutionError as error:
+        exists = any(sign in error.root_cause for sign in _EXISTS_ALREADY)
+        if exists and statement.kind in _MAY_EXIST:
+            log.debug("%s: %s", statement.location, error.root_cause)
+            return
+        at = statement.location
+        raise StreamingJobError(
+            f"{at.path}:{at.line}:{at.column}: Flink refused a statement that {held.name} needs: "
+            f"{error.root_cause}",
+            remedy="Correct the statement; nothing was started.",
+        ) from error

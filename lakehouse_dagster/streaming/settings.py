@@ -1,0 +1,112 @@
+"""The settings that a job is submitted with; the user's SQL stays as it was written.
+
+Everything is passed as session options of the one statement (``executionConfig`` of the SQL
+Gateway), so a script that runs in Flink's own SQL client runs here unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lakehouse_dagster.sql.model import JobDefinition, TableName
+
+PIPELINE_NAME = "pipeline.name"
+JOB_ID = "$internal.pipeline.job-id"
+RESTORE_PATH = "execution.state-recovery.path"
+CHECKPOINT_DIRECTORIES = ("execution.checkpointing.dir", "state.checkpoints.dir")
+
+
+def submission_settings(
+    definition: JobDefinition,
+    *,
+    flink_job_id: str,
+    catalog: str,
+    restore_from: str | None,
+    flink_restart_attempts: int,
+) -> dict[str, str]:
+    """All options of one incarnation: our defaults, then the script's, then what must hold.
+
+    Operator ids are fixed from the first run on: without the two ``operator-uid.suffix`` options
+    even an added WHERE cannot be restored (facts: operating.md, "Operator ids").
+    """
+    return {
+        **_defaults(definition, flink_restart_attempts),
+        **definition.settings,
+        **_table_options(definition, catalog),
+        **_identity(definition, flink_job_id, restore_from),
+    }
+
+
+def _defaults(definition: JobDefinition, flink_restart_attempts: int) -> dict[str, str]:
+    """What a careful operator would set; a script that says otherwise has its way."""
+    defaults = {
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "exponential-delay",
+        "restart-strategy.exponential-delay.initial-backoff": "1 s",
+        "restart-strategy.exponential-delay.max-backoff": "1 min",
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff": str(
+            flink_restart_attempts
+        ),
+    }
+    if definition.sinks and definition.dependencies_known:
+        # Paimon's sink merges by key itself and refuses Flink's materializer: with the default,
+        # a join or aggregation with another key than the sink's fails at its first record.
+        defaults["table.exec.sink.upsert-materialize"] = "NONE"
+    return defaults
+
+
+def _table_options(definition: JobDefinition, catalog: str) -> dict[str, str]:
+    suffix = operator_suffix(definition.name)
+    options: dict[str, str] = {}
+    for table in definition.sinks:
+        options[_table_option(catalog, table, "sink.operator-uid.suffix")] = suffix
+        options[_table_option(catalog, table, "commit.user-prefix")] = suffix
+    for table in definition.reads:
+        options[_table_option(catalog, table, "source.operator-uid.suffix")] = suffix
+    return options
+
+
+def _identity(
+    definition: JobDefinition, flink_job_id: str, restore_from: str | None
+) -> dict[str, str]:
+    identity = {
+        PIPELINE_NAME: definition.name,
+        JOB_ID: flink_job_id,
+        "execution.runtime-mode": "streaming",
+        # The INSERT must return once it is submitted; the job itself never ends.
+        "table.dml-sync": "false",
+    }
+    if restore_from is not None:
+        identity[RESTORE_PATH] = restore_from
+        # NO_CLAIM: the restore point stays ours, so a failed start can be repeated from it.
+        identity["execution.state-recovery.claim-mode"] = "NO_CLAIM"
+    return identity
+
+
+def _table_option(catalog: str, table: TableName, option: str) -> str:
+    return f"paimon.{table.catalog or catalog}.{table.database}.{table.table}.{option}"
+
+
+def operator_suffix(job_name: str) -> str:
+    """The job's name as it may stand in operator ids and commit users."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", job_name)
+
+
+def checkpoint_directory(
+    cluster_configuration: Mapping[str, str], definition: JobDefinition
+) -> str | None:
+    """Where the job's checkpoints are retained: its own setting, else the cluster's."""
+    for settings in (definition.settings, cluster_configuration):
+        for option in CHECKPOINT_DIRECTORIES:
+            if settings.get(option):
+                return settings[option]
+    return None
+
+
+def checkpoint_interval_is_set(
+    cluster_configuration: Mapping[str, str], definition: JobDefinition
+) -> bool:
+    """Whether checkpoints are taken at all; without them Paimon never commits."""
+    option = "execution.checkpointing.interval"
+    return bool(definition.settings.get(option) or cluster_configuration.get(option))

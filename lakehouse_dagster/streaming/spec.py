@@ -1,0 +1,133 @@
+"""What a user declares about streaming jobs: which there are, and how they are looked after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from enum import Enum
+
+from lakehouse_dagster.durations import duration
+from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.sql.model import JobDefinition, Statement
+
+
+class StartPolicy(str, Enum):
+    """When a job that nobody has started yet is started."""
+
+    ON_DEMAND = "on_demand"
+    """Left UNMANAGED until someone starts, adopts or materialises it."""
+    ON_LOAD = "on_load"
+    """Started by the supervisor as soon as it sees the job."""
+
+
+@dataclass(frozen=True)
+class StreamingJob:
+    """One long-running Flink job of the project, and what its session needs before it.
+
+    ``tables_elsewhere`` are the scripts' statements, one tuple a script, that declare tables which
+    this job reads or writes but does not declare itself.
+    """
+
+    definition: JobDefinition
+    start: StartPolicy = StartPolicy.ON_DEMAND
+    tables_elsewhere: tuple[tuple[Statement, ...], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def sink_keys(self) -> tuple[str, ...]:
+        """The tables that it writes, as ``database.table``."""
+        return tuple(table.key for table in self.definition.sinks)
+
+
+@dataclass(frozen=True)
+class SupervisionPolicy:
+    """Every bound and interval of starting, stopping and watching jobs.
+
+    Times are ``timedelta`` or text such as ``30s``; they are checked on construction and always
+    kept as ``timedelta``.
+    """
+
+    tick_interval: timedelta | str = "15s"
+    """How often the supervisor looks at the cluster."""
+    submission_timeout: timedelta | str = "2m"
+    """How long the gateway may take to compile and submit an INSERT."""
+    start_timeout: timedelta | str = "3m"
+    """How long a submitted job may take until all its tasks run."""
+    stop_timeout: timedelta | str = "10m"
+    """How long a stop with savepoint may take."""
+    late_submission_grace: timedelta | str = "6s"
+    """How long an undecided submission is looked for after its session was deleted: a late one
+    shows up within about 1 s of that (facts: 18 trials on a warm gateway)."""
+    lost_after: timedelta | str = "5s"
+    """The shortest time between the two looks that make a vanished job LOST."""
+    no_checkpoint_after: timedelta | str = "15m"
+    """A running job without a completed checkpoint for longer than this is DEGRADED."""
+    restarts_are_many: int = 5
+    """More restarts than this within ``restart_window`` make a job DEGRADED."""
+    restart_window: timedelta | str = "10m"
+    backoff_initial: timedelta | str = "20s"
+    backoff_max: timedelta | str = "10m"
+    max_attempts: int = 6
+    """After so many failed attempts in a row the job waits for a person."""
+    lease: timedelta | str = "60s"
+    """How long a run that died keeps others from acting on its job."""
+    details_per_tick: int = 20
+    """For how many jobs a tick asks checkpoints and exceptions, in rotation."""
+    concurrency: int = 4
+    """How many jobs one run starts or stops at the same time."""
+    flink_restart_attempts: int = 20
+    """How often Flink itself restarts a job (exponential back-off) before it is FAILED."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.type == "int":
+                if not isinstance(value, int) or value < 1:
+                    raise ConfigurationError(
+                        f"SupervisionPolicy.{item.name} is {value!r}.",
+                        remedy="It must be a whole number of at least 1.",
+                    )
+                continue
+            parsed = duration(value, what=f"SupervisionPolicy.{item.name}")
+            object.__setattr__(self, item.name, timedelta(seconds=parsed.total_seconds()))
+
+    def seconds(self, name: str) -> float:
+        """The interval of that name, in seconds."""
+        value = getattr(self, name)
+        assert isinstance(value, timedelta)
+        return value.total_seconds()
+
+    def backoff_seconds(self, attempt: int) -> float:
+        """How long to wait after the ``attempt``-th failed attempt (1-based) before the next."""
+        first = self.seconds("backoff_initial")
+        return min(first * 2 ** (attempt - 1), self.seconds("backoff_max"))
+
+
+@dataclass(frozen=True)
+class ProgressPolicy:
+    """How often the progress of tables is reported to Dagster's event log."""
+
+    tick_interval: timedelta | str = "10s"
+    progress_interval: timedelta | str = "5m"
+    """At most one event a table in this time."""
+    events_per_tick: int = 40
+    """At most so many events a tick; what is left over comes with the next."""
+    threads: int = field(default=8)
+
+    def __post_init__(self) -> None:
+        for name in ("tick_interval", "progress_interval"):
+            parsed = duration(getattr(self, name), what=f"ProgressPolicy.{name}")
+            object.__setattr__(self, name, timedelta(seconds=parsed.total_seconds()))
+        if self.events_per_tick < 1 or self.threads < 1:
+            raise ConfigurationError(
+                "ProgressPolicy.events_per_tick and .threads must be at least 1."
+            )
+
+    def seconds(self, name: str) -> float:
+        """The interval of that name, in seconds."""
+        value = getattr(self, name)
+        assert isinstance(value, timedelta)
+        return value.total_seconds()

@@ -1,0 +1,351 @@
+"""Start a streaming job, or adopt it when it runs already: exactly one of it, whatever fails.
+
+The order is what makes it so. The last incarnation is settled; the next one is written down with
+its Flink job id and its own gateway session; only then is the INSERT posted, once. If the answer is
+lost the job is looked for by that id and never sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.errors import (
+    ConfigurationError,
+    FlinkError,
+    OperationTimeoutError,
+    SqlExecutionError,
+    StateIncompatibleError,
+    StreamingJobError,
+)
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, Session, SqlGateway, restore_points
+from lakehouse_dagster.streaming import settings as job_settings
+from lakehouse_dagster.streaming.previous import Settled, settle
+from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
+from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
+from lakehouse_dagster.streaming.session import fill_in, prepare_session
+from lakehouse_dagster.system_db import (
+    DesiredState,
+    Incarnation,
+    IncarnationState,
+    flink_job_id,
+)
+
+_STATE_DOES_NOT_FIT = (
+    "StateMigrationException",
+    "Cannot map checkpoint/savepoint state",
+    "Failed to rollback to checkpoint/savepoint",
+)
+
+
+class StartedHow(str, Enum):
+    """Whether a job was there already."""
+
+    STARTED = "started"
+    ADOPTED = "adopted"
+
+
+@dataclass(frozen=True)
+class StartOutcome:
+    """One job that certainly runs now. ``restored_from`` is None for a start from nothing."""
+
+    job: str
+    how: StartedHow
+    incarnation: int
+    flink_job_id: str
+    restored_from: str | None
+    reason: str
+
+
+def start_or_adopt(
+    held: HeldJob, *, allow_empty_start: bool = False, log: logging.Logger = LOGGER
+) -> StartOutcome:
+    """Make sure that exactly one incarnation of the job runs, and return which.
+
+    Raises ``ClusterUnreachableError`` (nothing was started), ``NoRestorePointError``,
+    ``SqlExecutionError`` (Flink refused the script), ``StateIncompatibleError`` or another
+    ``StreamingJobError``; afterwards either one incarnation runs or none does.
+    """
+    memory = held.runtime.memory
+    memory.ensure(held.name)
+    memory.set_desired(held.name, DesiredState.RUNNING)
+    with (
+        held.runtime.cluster.job_manager() as job_manager,
+        held.runtime.cluster.sql_gateway() as gateway,
+    ):
+        configuration = job_manager.configuration()
+        directory = _checkpoint_directory(held, configuration)
+        ids = restore_points.job_ids_with_checkpoints(directory)
+        settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=ids)
+        if settled.alive:
+            outcome = _adopt(held, settled, job_manager, gateway, log)
+        else:
+            choice = choose_restore_point(
+                held.name,
+                memory.incarnations(held.name),
+                checkpoint_directory=directory,
+                ids_with_checkpoints=ids,
+                allow_empty_start=allow_empty_start,
+            )
+            log.info("Starting %s: %s.", held.name, choice.reason)
+            outcome = _start(held, settled, choice, job_manager, gateway, log)
+    memory.set_error(held.name, None)
+    return outcome
+
+
+def _checkpoint_directory(held: HeldJob, configuration: Mapping[str, str]) -> str:
+    directory = job_settings.checkpoint_directory(configuration, held.job.definition)
+    if directory is None:
+        raise ConfigurationError(
+            f"Neither the cluster {held.runtime.cluster.name} nor the script of {held.name} sets "
+            "execution.checkpointing.dir, so nothing could be restored after a failure.",
+            remedy="Set it in the cluster's configuration, or by SET in the script.",
+        )
+    if not job_settings.checkpoint_interval_is_set(configuration, held.job.definition):
+        raise ConfigurationError(
+            f"Neither the cluster {held.runtime.cluster.name} nor the script of {held.name} sets "
+            "execution.checkpointing.interval; without checkpoints Paimon never commits.",
+            remedy="Add SET 'execution.checkpointing.interval' = '1min'; to the script.",
+        )
+    return directory
+
+
+def _adopt(
+    held: HeldJob,
+    settled: Settled,
+    job_manager: JobManager,
+    gateway: SqlGateway,
+    log: logging.Logger,
+) -> StartOutcome:
+    incarnation = settled.incarnation
+    assert incarnation is not None
+    log.info("Incarnation %d of %s runs already.", incarnation.number, held.name)
+    if settled.status is not FlinkJobStatus.RESTARTING:  # restarting is Flink's own work
+        _wait_until_running(held, incarnation, job_manager, log)
+    _close_session(held, incarnation, gateway)
+    return StartOutcome(
+        held.name,
+        StartedHow.ADOPTED,
+        incarnation.number,
+        incarnation.flink_job_id,
+        incarnation.restored_from,
+        "it runs already",
+    )
+
+
+def _start(
+    held: HeldJob,
+    settled: Settled,
+    choice: RestoreChoice,
+    job_manager: JobManager,
+    gateway: SqlGateway,
+    log: logging.Logger,
+) -> StartOutcome:
+    number = settled.highest_number + 1
+    job_id = flink_job_id(held.runtime.lakehouse, held.name, number)
+    statement = fill_in(held.job.definition.statement, held.runtime.environ)
+    config = job_settings.submission_settings(
+        held.job.definition,
+        flink_job_id=job_id,
+        catalog=held.runtime.catalog.name,
+        restore_from=choice.path,
+        flink_restart_attempts=held.runtime.policy.flink_restart_attempts,
+    )
+    session = prepare_session(held, gateway, log)
+    try:
+        held.still_ours()
+        incarnation = held.runtime.memory.record(
+            held.name,
+            number=number,
+            flink_job_id=job_id,
+            fingerprint=held.job.definition.fingerprint,
+            restored_from=choice.path,
+            fencing=held.lease.fencing,
+            session_handle=session.handle,
+        )
+    except BaseException:
+        session.delete()
+        raise
+    # From here on the incarnation is on record: whatever happens, it is settled by its id.
+    try:
+        _submit(held, incarnation, session, statement, config, job_manager, log)
+        _wait_until_running(held, incarnation, job_manager, log)
+    except Exception as error:
+        held.runtime.memory.set_error(held.name, str(error))
+        raise
+    except BaseException:
+        _abandon(held, incarnation, session, job_manager, log)
+        raise
+    _close_session(held, incarnation, gateway)
+    return StartOutcome(
+        held.name, StartedHow.STARTED, number, job_id, choice.path, choice.reason
+    )
+
+
+def _submit(
+    held: HeldJob,
+    incarnation: Incarnation,
+    session: Session,
+    statement: str,
+    config: Mapping[str, str],
+    job_manager: JobManager,
+    log: logging.Logger,
+) -> None:
+    """Post the INSERT once and wait until the job is on the cluster."""
+    policy, memory = held.runtime.policy, held.runtime.memory
+    held.still_ours()
+    try:
+        operation = session.submit(statement, config=config)
+        memory.update(
+            held.name,
+            incarnation.number,
+            state=IncarnationState.SUBMITTED,
+            operation_handle=operation.handle,
+            submitted_at=held.runtime.clock.now(),
+        )
+        operation.wait(policy.seconds("submission_timeout"))
+    except FlinkError as error:
+        # Also a refusal is checked: the gateway may have given up on a submission that arrived.
+        log.warning(
+            "The submission of %s went wrong (%s); looking for Flink job %s.",
+            held.name,
+            error.message,
+            incarnation.flink_job_id,
+        )
+        _look_for(held, incarnation, session, job_manager, error)
+
+
+def _look_for(
+    held: HeldJob,
+    incarnation: Incarnation,
+    session: Session,
+    job_manager: JobManager,
+    error: FlinkError,
+) -> None:
+    """Find a job whose submission got no answer; kill the submission if it does not show up."""
+    clock, policy = held.runtime.clock, held.runtime.policy
+    refused = isinstance(error, SqlExecutionError)
+    wait = clock.deadline(0 if refused else policy.seconds("submission_timeout") / 4)
+    grace = None
+    while True:
+        if grace is None and wait():
+            session.delete()  # what is still under way dies with its session, or shows up at once
+            grace = clock.deadline(policy.seconds("late_submission_grace"))
+        passed = grace is not None and grace()
+        if job_manager.job(incarnation.flink_job_id) is not None:
+            return
+        if passed:
+            break
+        clock.sleep(0.5)
+    if isinstance(error, SqlExecutionError):
+        held.over(incarnation, f"refused: {error.root_cause}")
+        raise _explained(held, error.root_cause) from error
+    held.over(incarnation, "never appeared on the cluster")
+    raise StreamingJobError(
+        f"The submission of {held.name} got no answer and its Flink job "
+        f"{incarnation.flink_job_id} did not appear: {error.message}",
+        remedy="The next attempt starts a new incarnation.",
+    ) from error
+
+
+def _wait_until_running(
+    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
+) -> None:
+    """Wait until all tasks run; a job that fails or cannot read its state is an error now."""
+    clock, policy = held.runtime.clock, held.runtime.policy
+    too_late = clock.deadline(policy.seconds("start_timeout"))
+    started, said = clock.monotonic(), 0.0
+    while True:
+        job = job_manager.job(incarnation.flink_job_id)
+        if job is not None and job.status.is_terminal:
+            cause = _root_cause(job_manager, incarnation.flink_job_id)
+            held.over(incarnation, f"{job.status.value}: {cause}")
+            raise _explained(held, cause)
+        if (
+            job is not None
+            and job.status is FlinkJobStatus.RUNNING
+            and job.tasks_running == job.tasks_total > 0
+        ):
+            break
+        if job is not None and job.status is FlinkJobStatus.RESTARTING:
+            cause = _root_cause(job_manager, incarnation.flink_job_id)
+            if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
+                job_manager.cancel(incarnation.flink_job_id)
+                held.over(incarnation, cause)
+                raise _explained(held, cause)
+        if too_late():
+            status = job.status.value if job else "not on the cluster"
+            raise OperationTimeoutError(
+                f"Streaming job {held.name} is {status} after {policy.start_timeout}"
+                + (f", {job.tasks_running} of {job.tasks_total} tasks running." if job else "."),
+                remedy=_what_it_waits_for(job_manager),
+            )
+        waited = clock.monotonic() - started
+        if waited - said >= 5:
+            said = waited
+            tasks = f"{job.tasks_running}/{job.tasks_total} tasks run" if job else "not there yet"
+            log.info("Waiting for %s for %s: %s.", held.name, in_words(waited), tasks)
+        clock.sleep(0.2)
+    held.runtime.memory.update(
+        held.name,
+        incarnation.number,
+        state=IncarnationState.RUNNING,
+        running_at=incarnation.running_at or clock.now(),
+    )
+
+
+def _abandon(
+    held: HeldJob,
+    incarnation: Incarnation,
+    session: Session,
+    job_manager: JobManager,
+    log: logging.Logger,
+) -> None:
+    """Cancelled by a person while starting: stop what we started, and say so."""
+    log.warning("Cancelled while starting %s: stopping what was started.", held.name)
+    session.delete()
+    job_manager.cancel(incarnation.flink_job_id)
+    held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
+
+
+def _close_session(held: HeldJob, incarnation: Incarnation, gateway: SqlGateway) -> None:
+    """The INSERT's operation has ended, so its session is of no more use."""
+    if incarnation.session_handle is None:
+        return
+    gateway.session(incarnation.session_handle).delete()
+    held.runtime.memory.update(held.name, incarnation.number, session_handle=None)
+
+
+def _root_cause(job_manager: JobManager, job_id: str) -> str:
+    exceptions = job_manager.exceptions(job_id)
+    return exceptions[0].root_cause if exceptions else "Flink names no cause"
+
+
+def _explained(held: HeldJob, cause: str) -> StreamingJobError:
+    location = held.job.definition.location
+    where = f"{location.path}:{location.line}"
+    if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
+        return StateIncompatibleError(
+            f"The kept state of {held.name} does not fit its script ({where}): {cause}",
+            remedy=(
+                "Undo the change and start again (the restore point is untouched), or start from "
+                f"nothing with `lakehouse jobs start {held.name} --allow-empty-start`."
+            ),
+        )
+    return StreamingJobError(
+        f"Flink could not run {held.name} ({where}): {cause}",
+        remedy="Correct the script or the cluster, then start the job again.",
+    )
+
+
+def _what_it_waits_for(job_manager: JobManager) -> str:
+    overview = job_manager.overview()
+    if overview.slots_available == 0:
+        return (
+            f"All {overview.slots_total} task slots of the cluster are taken: add a TaskManager "
+            "or stop another job."
+        )
+    return "Look at its tasks in Flink's web page."

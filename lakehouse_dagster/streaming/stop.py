@@ -1,0 +1,162 @@
+"""Stop a streaming job with a savepoint, or cancel it; and stop followed by start."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+
+from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.errors import OperationTimeoutError, StreamingJobError
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, SqlGateway
+from lakehouse_dagster.streaming.previous import settle, wait_until_over
+from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
+from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
+from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
+
+_NOT_ALL_TASKS_RUN = "Not all required tasks are currently running"
+
+
+@dataclass(frozen=True)
+class StopOutcome:
+    """One job that certainly does not run now. ``savepoint_path`` is None if it did not run."""
+
+    job: str
+    incarnation: int | None
+    savepoint_path: str | None
+
+
+def stop_with_savepoint(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
+    """Stop the job with a savepoint from which the next start goes on (SUSPENDED).
+
+    Raises ``OperationTimeoutError`` when the savepoint does not complete in time; the job then
+    goes on running, and its desired state is what it was.
+    """
+    before = held.runtime.memory.ensure(held.name).desired
+    held.runtime.memory.set_desired(held.name, DesiredState.SUSPENDED)
+    try:
+        with (
+            held.runtime.cluster.job_manager() as job_manager,
+            held.runtime.cluster.sql_gateway() as gateway,
+        ):
+            return _stop(held, job_manager, gateway, log)
+    except BaseException:
+        held.runtime.memory.set_desired(held.name, before)
+        raise
+
+
+def cancel(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
+    """Cancel the job without a savepoint; its retained checkpoints stay."""
+    held.runtime.memory.ensure(held.name)
+    held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
+    with (
+        held.runtime.cluster.job_manager() as job_manager,
+        held.runtime.cluster.sql_gateway() as gateway,
+    ):
+        settled = settle(held, job_manager, gateway, log)
+        if not settled.alive or settled.incarnation is None:
+            return StopOutcome(held.name, settled.highest_number or None, None)
+        held.still_ours()
+        job_manager.cancel(settled.incarnation.flink_job_id)
+        status = wait_until_over(held, job_manager, settled.incarnation.flink_job_id)
+        held.over(settled.incarnation, status.value if status else "CANCELED")
+        return StopOutcome(held.name, settled.incarnation.number, None)
+
+
+def restart(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
+    """Stop with a savepoint and start again from it, under one lease."""
+    stop_with_savepoint(held, log=log)
+    return start_or_adopt(held, log=log)
+
+
+def _stop(
+    held: HeldJob, job_manager: JobManager, gateway: SqlGateway, log: logging.Logger
+) -> StopOutcome:
+    clock, policy = held.runtime.clock, held.runtime.policy
+    too_late = clock.deadline(policy.seconds("stop_timeout"))
+    while True:
+        settled = settle(held, job_manager, gateway, log)
+        incarnation = settled.incarnation
+        if not settled.alive or incarnation is None:
+            path = incarnation.savepoint_path if incarnation else None
+            log.info("%s does not run.", held.name)
+            return StopOutcome(held.name, incarnation.number if incarnation else None, path)
+        path, failure = _savepoint(held, incarnation, job_manager, log)
+        if path is not None:
+            return _stopped(held, incarnation, path, job_manager, log)
+        # A definite failure while Flink restarts tasks: ask anew once they run (facts, operating).
+        if too_late() or _NOT_ALL_TASKS_RUN not in (failure or ""):
+            raise StreamingJobError(
+                f"Flink could not stop {held.name} with a savepoint: {failure}",
+                remedy="The job runs on. Stop it again, or cancel it with --no-savepoint.",
+            )
+        log.info("%s is restarting; the savepoint is asked for again once it runs.", held.name)
+        clock.sleep(2)
+
+
+def _savepoint(
+    held: HeldJob,
+    incarnation: Incarnation,
+    job_manager: JobManager,
+    log: logging.Logger,
+) -> tuple[str | None, str | None]:
+    """Trigger a stop under a recorded trigger id and wait for its result: path or failure."""
+    clock, policy, memory = held.runtime.clock, held.runtime.policy, held.runtime.memory
+    trigger_id = uuid.uuid4().hex
+    memory.update(
+        held.name,
+        incarnation.number,
+        state=IncarnationState.STOPPING,
+        stop_trigger_id=trigger_id,
+    )
+    held.still_ours()
+    log.info("Stopping %s with a savepoint.", held.name)
+    job_manager.stop_with_savepoint(incarnation.flink_job_id, trigger_id=trigger_id)
+    started, said = clock.monotonic(), 0.0
+    end = clock.deadline(policy.seconds("stop_timeout"))
+    while not end():
+        result = job_manager.savepoint_result(incarnation.flink_job_id, trigger_id)
+        if result is None:
+            return None, "the cluster no longer knows the savepoint's trigger"
+        if result.done:
+            return result.location, result.failure
+        waited = clock.monotonic() - started
+        if waited - said >= 5:
+            said = waited
+            log.info("Waiting for the savepoint of %s for %s.", held.name, in_words(waited))
+        clock.sleep(0.2)
+    raise OperationTimeoutError(
+        f"The savepoint of {held.name} is not complete after {policy.stop_timeout}.",
+        remedy="The job runs on. Look at its checkpoints in Flink's web page.",
+    )
+
+
+def _stopped(
+    held: HeldJob,
+    incarnation: Incarnation,
+    path: str,
+    job_manager: JobManager,
+    log: logging.Logger,
+) -> StopOutcome:
+    # Written down first: the savepoint is the next restore point whatever happens now.
+    held.runtime.memory.update(held.name, incarnation.number, savepoint_path=path)
+    too_late = held.runtime.clock.deadline(held.runtime.policy.seconds("start_timeout") / 3)
+    while True:
+        job = job_manager.job(incarnation.flink_job_id)
+        if job is None or job.status.is_terminal:
+            break
+        if too_late() or job.status is FlinkJobStatus.RESTARTING:
+            # A stop can complete its savepoint and leave a restarting job alive: cancel it.
+            job_manager.cancel(incarnation.flink_job_id)
+            wait_until_over(held, job_manager, incarnation.flink_job_id)
+            break
+        held.runtime.clock.sleep(0.2)
+    held.over(
+        incarnation,
+        "stopped with savepoint",
+        state=IncarnationState.STOPPED,
+        savepoint_path=path,
+    )
+    log.info("Stopped %s; savepoint %s.", held.name, path)
+    return StopOutcome(held.name, incarnation.number, path)
+

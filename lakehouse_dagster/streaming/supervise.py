@@ -1,0 +1,243 @@
+"""One look at the cluster: what every job does, and which of them a run must see to.
+
+A look asks ``/jobs/overview`` once and, for a few jobs in rotation, checkpoints. It changes nothing
+on the cluster; the run that it asks for does (``apply.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import BaseModel, ValidationError
+
+from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError
+from lakehouse_dagster.flink import JobManager, JobSummary
+from lakehouse_dagster.streaming.observe import (
+    Observation,
+    ObservedState,
+    Verb,
+    is_due,
+    observe,
+    what_to_do,
+)
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.system_db import (
+    DesiredState,
+    Incarnation,
+    IncarnationState,
+    JobRecord,
+)
+
+
+class SupervisorCursor(BaseModel):
+    """What one look leaves to the next: small, and worthless when lost."""
+
+    missing_since: dict[str, datetime] = {}
+    rotation: int = 0
+    health: dict[str, str] = {}
+    """The state last reported of each job, so that only changes are reported."""
+
+    @classmethod
+    def parse(cls, text: str | None) -> SupervisorCursor:
+        """Read a stored cursor; one that is damaged or of another version counts as none."""
+        if not text:
+            return cls()
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return cls()
+
+
+@dataclass(frozen=True)
+class Action:
+    """A verb for a job, and why; ``attempt`` counts those made in a row."""
+
+    job: str
+    verb: Verb
+    reason: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """All jobs at one moment, and the actions that are due."""
+
+    observations: tuple[Observation, ...]
+    actions: tuple[Action, ...]
+    cursor: SupervisorCursor
+    unreachable: str | None = None
+
+    def summary(self) -> str:
+        """One line for the sensor's tick."""
+        if self.unreachable is not None:
+            return f"UNREACHABLE: {self.unreachable} Nothing is started meanwhile."
+        counts: dict[str, int] = {}
+        for observation in self.observations:
+            managed = observation.desired is not DesiredState.UNMANAGED
+            word = observation.observed.value if managed else "unmanaged"
+            counts[word] = counts.get(word, 0) + 1
+        return ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) or "no jobs declared"
+
+
+def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
+    """Look at the cluster once and decide what is due; count the attempts that are asked for."""
+    records = {name: runtime.memory.ensure(name) for name in runtime.jobs}
+    latest = runtime.memory.all_latest()
+    try:
+        with runtime.cluster.job_manager() as job_manager:
+            on_cluster = {job.job_id: job for job in job_manager.jobs()}
+            latest = _with_details(runtime, job_manager, latest, on_cluster, cursor)
+    except ClusterUnreachableError as error:
+        observations = tuple(
+            Observation(
+                name, record.desired, ObservedState.UNREACHABLE, error.message, latest.get(name)
+            )
+            for name, record in records.items()
+        )
+        # Forget what was missing: absence must be seen twice by a cluster that answers.
+        return Look(
+            observations,
+            (),
+            cursor.model_copy(update={"missing_since": {}}),
+            unreachable=error.message,
+        )
+    return _decide(runtime, records, latest, on_cluster, cursor)
+
+
+def observe_all(runtime: Runtime) -> tuple[Observation, ...]:
+    """The same look without asking for anything: for people and for checks."""
+    return look(runtime, SupervisorCursor()).observations
+
+
+def _decide(
+    runtime: Runtime,
+    records: Mapping[str, JobRecord],
+    latest: Mapping[str, Incarnation],
+    on_cluster: Mapping[str, JobSummary],
+    cursor: SupervisorCursor,
+) -> Look:
+    now = runtime.clock.now()
+    observations: list[Observation] = []
+    actions: list[Action] = []
+    missing: dict[str, datetime] = {}
+    for name, record in records.items():
+        incarnation = latest.get(name)
+        summary = on_cluster.get(incarnation.flink_job_id) if incarnation else None
+        if incarnation is not None and summary is None:
+            missing[name] = cursor.missing_since.get(name, now)
+        observation = observe(
+            record,
+            incarnation,
+            summary,
+            missing_since=cursor.missing_since.get(name),
+            now=now,
+            policy=runtime.policy,
+        )
+        observations.append(observation)
+        action = _due_action(runtime, record, observation, now)
+        if action is not None:
+            actions.append(action)
+    return Look(
+        tuple(observations),
+        tuple(actions),
+        cursor.model_copy(
+            update={"missing_since": missing, "rotation": cursor.rotation + 1}
+        ),
+    )
+
+
+def _due_action(
+    runtime: Runtime, record: JobRecord, observation: Observation, now: datetime
+) -> Action | None:
+    verb = what_to_do(observation, runtime.jobs[record.name].start)
+    if verb is None or not is_due(record, now, runtime.policy):
+        return None
+    if runtime.leases.current(runtime.memory.lease_key(record.name)) is not None:
+        return None  # a run or a command acts on it right now
+    return Action(record.name, verb, observation.reason, record.attempts + 1)
+
+
+def claim(runtime: Runtime, actions: tuple[Action, ...]) -> None:
+    """Count an attempt for each action, so that a run that dies at once is backed off too."""
+    for action in actions:
+        pause = runtime.policy.backoff_seconds(action.attempt)
+        runtime.memory.count_attempt(
+            action.job, next_attempt_at=runtime.clock.now() + timedelta(seconds=pause)
+        )
+
+
+def _with_details(
+    runtime: Runtime,
+    job_manager: JobManager,
+    latest: Mapping[str, Incarnation],
+    on_cluster: Mapping[str, JobSummary],
+    cursor: SupervisorCursor,
+) -> dict[str, Incarnation]:
+    """Ask checkpoints for the next few live jobs in rotation, and write down what is new."""
+    result = dict(latest)
+    alive = sorted(
+        name
+        for name, incarnation in latest.items()
+        if name in runtime.jobs
+        and incarnation.flink_job_id in on_cluster
+        and not on_cluster[incarnation.flink_job_id].status.is_terminal
+    )
+    if not alive:
+        return result
+    size = runtime.policy.details_per_tick
+    first = cursor.rotation * size % len(alive)
+    for name in (alive + alive)[first : first + min(size, len(alive))]:
+        try:
+            result[name] = _checkpoints(runtime, job_manager, result[name])
+        except ClusterUnreachableError:
+            raise
+        except FlinkError:
+            continue  # it ended between the two questions; the next look shows it
+    return result
+
+
+def _checkpoints(
+    runtime: Runtime, job_manager: JobManager, incarnation: Incarnation
+) -> Incarnation:
+    statistics = job_manager.checkpoints(incarnation.flink_job_id)
+    newest = statistics.latest_completed
+    if newest is not None and newest.id != incarnation.checkpoint_id:
+        incarnation = runtime.memory.update(
+            incarnation.job_name,
+            incarnation.number,
+            checkpoint_id=newest.id,
+            checkpoint_path=newest.external_path,
+            checkpoint_at=newest.completed_at,
+        )
+        runtime.memory.reset_attempts(incarnation.job_name)
+    # A start from a restore point counts as one restored checkpoint; it is no restart.
+    restarts = max(0, statistics.restored_count - (1 if incarnation.restored_from else 0))
+    if restarts != incarnation.restarts:
+        incarnation = _count_restarts(runtime, incarnation, restarts)
+    if incarnation.state is IncarnationState.SUBMITTED:
+        incarnation = runtime.memory.update(
+            incarnation.job_name,
+            incarnation.number,
+            state=IncarnationState.RUNNING,
+            running_at=runtime.clock.now(),
+        )
+    return incarnation
+
+
+def _count_restarts(runtime: Runtime, incarnation: Incarnation, restarts: int) -> Incarnation:
+    """Write down the restarts so far; those since the window began are the recent ones."""
+    now, window = runtime.clock.now(), runtime.policy.seconds("restart_window")
+    began = incarnation.restart_window_at
+    if began is not None and (now - began).total_seconds() < window:
+        return runtime.memory.update(
+            incarnation.job_name, incarnation.number, restarts=restarts
+        )
+    return runtime.memory.update(
+        incarnation.job_name,
+        incarnation.number,
+        restarts=restarts,
+        restarts_before_window=incarnation.restarts,
+        restart_window_at=now,
+    )
