@@ -1,0 +1,66 @@
+"""Speaks to a Flink cluster: the JobManager's REST API and the SQL Gateway. Knows no Dagster."""
+
+from lakehouse_dagster.flink.capabilities import EngineCapabilities, capabilities_of
+from lakehouse_dagster.flink.cluster import BasicAuth, BearerAuth, FlinkCluster
+from lakehouse_dagster.flink.job_manager import JobManager
+from lakehouse_dagster.flink.quoting import (
+    create_catalog,
+    identifier,
+    options_clause,
+    qualified,
+    string_literal,
+    use_catalog,
+)
+from lakehouse_dagster.flink.redaction import redact
+from lakehouse_dagster.flink.restore_points import (
+    RestorePoint,
+    RestorePointKind,
+    is_complete,
+    newest_complete_checkpoint,
+)
+from lakehouse_dagster.flink.sql_gateway import Operation, Session, SqlGateway
+from lakehouse_dagster.flink.types import (
+    Checkpoint,
+    CheckpointStatistics,
+    ClusterOverview,
+    FlinkJobStatus,
+    JobConfiguration,
+    JobException,
+    JobSummary,
+    OperationStatus,
+    SavepointResult,
+    StatementResult,
+)
+
+__all__ = [
+    "BasicAuth",
+    "BearerAuth",
+    "Checkpoint",
+    "CheckpointStatistics",
+    "ClusterOverview",
+    "EngineCapabilities",
+    "FlinkCluster",
+    "FlinkJobStatus",
+    "JobConfiguration",
+    "JobException",
+    "JobManager",
+    "JobSummary",
+    "Operation",
+    "OperationStatus",
+    "RestorePoint",
+    "RestorePointKind",
+    "SavepointResult",
+    "Session",
+    "SqlGateway",
+    "StatementResult",
+    "capabilities_of",
+    "create_catalog",
+    "identifier",
+    "is_complete",
+    "newest_complete_checkpoint",
+    "options_clause",
+    "qualified",
+    "redact",
+    "string_literal",
+    "use_catalog",
+]

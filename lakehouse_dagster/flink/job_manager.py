@@ -1,0 +1,335 @@
+"""The JobManager's REST API: what runs, how its checkpoints are, and stopping it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lakehouse_dagster.errors import (
+    AnswerLostError,
+    ClusterUnreachableError,
+    ConfigurationError,
+    FlinkRequestError,
+    NotFoundError,
+)
+from lakehouse_dagster.flink.cluster import FlinkCluster
+from lakehouse_dagster.flink.redaction import MASK, is_sensitive, root_cause
+from lakehouse_dagster.flink.rest_client import RestClient
+from lakehouse_dagster.flink.types import (
+    Checkpoint,
+    CheckpointStatistics,
+    ClusterOverview,
+    FlinkJobStatus,
+    JobConfiguration,
+    JobException,
+    JobSummary,
+    SavepointResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+_Record = TypeVar("_Record")
+
+
+class JobManager:
+    """One JobManager (``/overview``, ``/jobs`` …); a context manager that closes its connections.
+
+    Every method can raise ClusterUnreachableError (nobody answered, or not Flink: nothing is known
+    about any job) and FlinkRequestError (Flink answered with an error).
+    """
+
+    def __init__(
+        self, cluster: FlinkCluster, *, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.cluster = cluster
+        self._rest = RestClient(cluster, cluster.rest_url, "JobManager", transport)
+
+    def __enter__(self) -> JobManager:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._rest.close()
+
+    def overview(self) -> ClusterOverview:
+        """The cluster's version, slots and numbers of jobs (``GET /overview``)."""
+        return self._read("/overview", _overview)
+
+    def jobs(self) -> tuple[JobSummary, ...]:
+        """All jobs that the JobManager knows, ended ones included (``GET /jobs/overview``).
+
+        Ended jobs stay for ``jobstore.expiration-time`` (one hour by default), and not beyond a
+        restart of the JobManager.
+        """
+        return self._read(
+            "/jobs/overview", lambda answer: tuple(_summary(job) for job in answer["jobs"])
+        )
+
+    def job(self, job_id: str) -> JobSummary | None:
+        """One job; None when this JobManager says that it does not know it."""
+        try:
+            return self._read(_job_path(job_id), _summary_from_details)
+        except NotFoundError as error:
+            if _says_job_is_unknown(error):
+                return None
+            raise
+
+    def checkpoints(self, job_id: str) -> CheckpointStatistics:
+        """How the checkpoints of a job are, and what it was restored from.
+
+        Raises:
+            NotFoundError: the JobManager does not know the job.
+        """
+        return self._read(_job_path(job_id, "/checkpoints"), _checkpoint_statistics)
+
+    def exceptions(self, job_id: str) -> tuple[JobException, ...]:
+        """The failures of a job that the JobManager remembers, newest first.
+
+        It keeps ``web.exception-history-size`` of them (16 by default).
+
+        Raises:
+            NotFoundError: the JobManager does not know the job.
+        """
+        return self._read(_job_path(job_id, "/exceptions"), _exceptions)
+
+    def configuration(self) -> dict[str, str]:
+        """The JobManager's configuration (``GET /jobmanager/config``), secrets masked."""
+        return self._read(
+            "/jobmanager/config",
+            lambda answer: {
+                entry["key"]: MASK if is_sensitive(entry["key"]) else entry["value"]
+                for entry in answer
+            },
+        )
+
+    def job_configuration(self, job_id: str) -> JobConfiguration:
+        """What a job was submitted with (``GET /jobs/:id/config``), secrets masked.
+
+        Raises:
+            NotFoundError: the JobManager does not know the job.
+        """
+        return self._read(_job_path(job_id, "/config"), _job_configuration)
+
+    def stop_with_savepoint(
+        self,
+        job_id: str,
+        *,
+        trigger_id: str,
+        target_directory: str | None = None,
+        drain: bool = False,
+    ) -> None:
+        """Begin to stop a job with a savepoint; ask ``savepoint_result`` how it goes.
+
+        Flink accepts this even for a job that it does not know or that has ended: the failure then
+        stands in the savepoint's result. Within ``rest.async.store-duration`` (5 minutes by
+        default) the same trigger id again does not stop or save twice.
+
+        Args:
+            job_id: 32 hexadecimal digits.
+            trigger_id: 32 hexadecimal digits, chosen by the caller before the request, so that the
+                savepoint can be found even when the answer is lost.
+            target_directory: where the savepoint goes; None for the cluster's
+                ``execution.checkpointing.savepoint-dir``.
+            drain: emit the last watermark first; such a savepoint is for ending a job for good,
+                not for going on from.
+
+        Raises:
+            ClusterUnreachableError: it was not sent.
+            AnswerLostError: it was sent, but no answer came.
+            FlinkRequestError: it was refused, for example for want of a target directory.
+        """
+        body: dict[str, Any] = {"triggerId": _hex_id(trigger_id, "trigger id"), "drain": drain}
+        if target_directory is not None:
+            body["targetDirectory"] = target_directory
+        answer = self._rest.post(_job_path(job_id, "/stop"), body)
+        if answer.get("request-id") != trigger_id:
+            raise AnswerLostError(
+                f"Flink took the stop of job {job_id} under the trigger id "
+                f"{answer.get('request-id')!r} instead of {trigger_id}.",
+                remedy="Look at the job's state and its latest savepoint.",
+            )
+
+    def savepoint_result(self, job_id: str, trigger_id: str) -> SavepointResult | None:
+        """How far a savepoint is; None when Flink knows no such trigger (any more)."""
+        path = _job_path(job_id, f"/savepoints/{_hex_id(trigger_id, 'trigger id')}")
+        try:
+            return self._read(path, _savepoint_result)
+        except NotFoundError as error:
+            if "no savepoint operation" in error.root_cause:
+                return None
+            raise
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job, without waiting for its end; one that has ended or is unknown is fine."""
+        try:
+            self._rest.patch(_job_path(job_id), params={"mode": "cancel"})
+        except NotFoundError as error:
+            if not _says_job_is_unknown(error):
+                raise
+        except FlinkRequestError as error:
+            # 409: "… the job has already reached another terminal state (FINISHED)."
+            if error.status_code != 409:
+                raise
+
+    def _read(self, path: str, parse: Callable[[Any], _Record]) -> _Record:
+        answer = self._rest.get(path)
+        try:
+            return parse(answer)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ClusterUnreachableError(
+                f"The JobManager of cluster {self.cluster.name!r} at {self.cluster.rest_url} "
+                f"answered GET {path} with JSON of another shape than Flink's "
+                f"({type(error).__name__}: {error}).",
+                remedy="Look at the address and at the version of Flink (1.20 or newer).",
+            ) from error
+
+
+def _job_path(job_id: str, rest: str = "") -> str:
+    return f"/jobs/{_hex_id(job_id, 'job id')}{rest}"
+
+
+def _hex_id(value: str, what: str) -> str:
+    # Checked before it becomes part of an address.
+    if not re.fullmatch(r"[0-9a-f]{32}", value):
+        raise ConfigurationError(
+            f"{value!r} is not a {what} of Flink.", remedy="It has 32 hexadecimal digits."
+        )
+    return value
+
+
+def _says_job_is_unknown(error: NotFoundError) -> bool:
+    # Not every 404 says so: a wrong path prefix gives one too ("Unable to load requested file").
+    return bool(
+        re.search(r"FlinkJobNotFoundException|Could not find Flink job", error.root_cause)
+        or re.search(r"Job [0-9a-f]{32} not found", error.root_cause)
+    )
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
+
+
+def _overview(answer: Mapping[str, Any]) -> ClusterOverview:
+    return ClusterOverview(
+        flink_version=str(answer["flink-version"]),
+        task_managers=int(answer["taskmanagers"]),
+        slots_total=int(answer["slots-total"]),
+        slots_available=int(answer["slots-available"]),
+        jobs_running=int(answer["jobs-running"]),
+        jobs_finished=int(answer["jobs-finished"]),
+        jobs_canceled=int(answer["jobs-cancelled"]),
+        jobs_failed=int(answer["jobs-failed"]),
+    )
+
+
+def _summary(job: Mapping[str, Any]) -> JobSummary:
+    return _summary_of(
+        job, tasks_total=job["tasks"]["total"], tasks_running=job["tasks"]["running"]
+    )
+
+
+def _summary_from_details(job: Mapping[str, Any]) -> JobSummary:
+    tasks = [vertex["tasks"] for vertex in job["vertices"]]
+    return _summary_of(
+        job,
+        tasks_total=sum(sum(counts.values()) for counts in tasks),
+        tasks_running=sum(counts["RUNNING"] for counts in tasks),
+    )
+
+
+def _summary_of(job: Mapping[str, Any], *, tasks_total: int, tasks_running: int) -> JobSummary:
+    ended_at = int(job["end-time"])
+    return JobSummary(
+        job_id=str(job["jid"]),
+        name=str(job["name"]),
+        status=FlinkJobStatus(job["state"]),
+        started_at=_time(int(job["start-time"])),
+        ended_at=_time(ended_at) if ended_at >= 0 else None,
+        duration_ms=int(job["duration"]),
+        tasks_total=int(tasks_total),
+        tasks_running=int(tasks_running),
+    )
+
+
+def _job_configuration(answer: Mapping[str, Any]) -> JobConfiguration:
+    # Ended jobs may come without execution-config.
+    execution = answer.get("execution-config") or {}
+    return JobConfiguration(
+        job_id=str(answer["jid"]),
+        name=str(answer["name"]),
+        restart_strategy=str(execution.get("restart-strategy", "")),
+        parallelism=int(execution.get("job-parallelism", 0)),
+        user_config={
+            str(key): MASK if is_sensitive(str(key)) else str(value)
+            for key, value in (execution.get("user-config") or {}).items()
+        },
+    )
+
+
+def _checkpoint(answer: Mapping[str, Any] | None) -> Checkpoint | None:
+    if not answer:
+        return None
+    return Checkpoint(
+        id=int(answer["id"]),
+        external_path=str(answer["external_path"]),
+        completed_at=_time(int(answer["latest_ack_timestamp"])),
+        duration_ms=int(answer["end_to_end_duration"]),
+        state_size_bytes=int(answer["state_size"]),
+        is_savepoint=bool(answer["is_savepoint"]),
+    )
+
+
+def _checkpoint_statistics(answer: Mapping[str, Any]) -> CheckpointStatistics:
+    counts = answer["counts"]
+    latest = answer["latest"]
+    failed = latest.get("failed")
+    restored = latest.get("restored")
+    reason = failed.get("failure_message") if failed else None
+    return CheckpointStatistics(
+        completed_count=int(counts["completed"]),
+        failed_count=int(counts["failed"]),
+        in_progress_count=int(counts["in_progress"]),
+        restored_count=int(counts["restored"]),
+        latest_completed=_checkpoint(latest.get("completed")),
+        latest_savepoint=_checkpoint(latest.get("savepoint")),
+        latest_failed_reason=root_cause(str(reason)) if reason else None,
+        restored_path=restored.get("external_path") if restored else None,
+        restored_at=_time(int(restored["restore_timestamp"])) if restored else None,
+    )
+
+
+def _exceptions(answer: Mapping[str, Any]) -> tuple[JobException, ...]:
+    entries = [
+        JobException(
+            root_cause=root_cause(str(entry["stacktrace"])),
+            task=entry.get("taskName"),
+            occurred_at=_time(int(entry["timestamp"])),
+        )
+        for entry in answer["exceptionHistory"]["entries"]
+    ]
+    return tuple(sorted(entries, key=lambda entry: entry.occurred_at, reverse=True))
+
+
+def _savepoint_result(answer: Mapping[str, Any]) -> SavepointResult:
+    if answer["status"]["id"] != "COMPLETED":
+        return SavepointResult(done=False, location=None, failure=None)
+    operation = answer["operation"]
+    failure = operation.get("failure-cause")
+    if failure:
+        text = failure.get("stack-trace") or failure.get("class") or ""
+        return SavepointResult(done=True, location=None, failure=root_cause(str(text)))
+    return SavepointResult(done=True, location=str(operation["location"]), failure=None)

@@ -1,0 +1,294 @@
+"""HTTP to a Flink REST endpoint: time-outs, one pool of connections, errors that say who failed.
+
+What may be repeated is repeated here and nowhere else: a GET, a few times, when no connection came
+about or a proxy had no server behind it. A POST is sent once. Whether it took effect when no answer
+came is the caller's question, and the exception says which case it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import ssl
+import threading
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from lakehouse_dagster.errors import (
+    AnswerLostError,
+    ClusterUnreachableError,
+    FlinkRequestError,
+    NotFoundError,
+)
+from lakehouse_dagster.flink.cluster import BasicAuth, BearerAuth, FlinkCluster
+from lakehouse_dagster.flink.redaction import root_cause
+
+if TYPE_CHECKING:
+    import httpx
+
+GET_ATTEMPTS = 3
+_MAX_CONNECTIONS = 16
+_NO_SERVER_BEHIND = (502, 503, 504)
+_REMEDY_UNREACHABLE = "Look whether it runs and can be reached from here, then try again."
+_REMEDY_NOT_FLINK = "Look at the address: a proxy or another program seems to answer there."
+
+# The SQL Gateway answers 500, not 404, for a session or operation that it does not know
+# (SessionManagerImpl.getSession and OperationManager.getOperation, seen on Flink 2.0).
+_UNKNOWN_TO_GATEWAY = re.compile(
+    r"Session '[^']*' does not exist|Can not find the submitted operation in the OperationManager"
+)
+
+
+class _NoAnswerYetError(ClusterUnreachableError):
+    """Nobody answered, at once rather than after a long wait: a GET may be tried again."""
+
+
+class RestClient:
+    """One Flink REST endpoint; its connections are reused and may be used from several threads.
+
+    Args:
+        cluster: gives authentication, TLS and time-outs.
+        base_url: which of the cluster's addresses.
+        endpoint: what the address is called in messages.
+        transport: replaces the network; for tests.
+    """
+
+    def __init__(
+        self,
+        cluster: FlinkCluster,
+        base_url: str,
+        endpoint: str,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._base_url = base_url
+        self._endpoint = f"{endpoint} of cluster {cluster.name!r} at {base_url}"
+        self._transport = transport
+        self._client: httpx.Client | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def get(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        secrets: Iterable[str] = (),
+    ) -> Any:
+        """GET a JSON value; sent at most GET_ATTEMPTS times while nobody answers.
+
+        Raises:
+            ClusterUnreachableError: no answer, or one that Flink did not write.
+            NotFoundError, FlinkRequestError: Flink answered with an error.
+        """
+        from tenacity import (
+            Retrying,
+            retry_if_exception_type,
+            stop_after_attempt,
+            stop_after_delay,
+            wait_random_exponential,
+        )
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(_NoAnswerYetError),
+            stop=stop_after_attempt(GET_ATTEMPTS)
+            | stop_after_delay(self._cluster.connect_timeout_seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=1.0),
+            reraise=True,
+        )
+        return retrying(self._idempotent, "GET", path, params, secrets)
+
+    def delete(self, path: str) -> Any:
+        """DELETE, sent once. Harmless to repeat, so no answer is ClusterUnreachableError."""
+        return self._idempotent("DELETE", path)
+
+    def patch(self, path: str, *, params: Mapping[str, str]) -> Any:
+        """PATCH (which cancels jobs), sent once. No answer is ClusterUnreachableError."""
+        return self._idempotent("PATCH", path, params)
+
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        secrets: Iterable[str] = (),
+    ) -> dict[str, Any]:
+        """POST, sent exactly once.
+
+        Raises:
+            ClusterUnreachableError: no connection came about: it certainly had no effect.
+            AnswerLostError: it was sent, and no readable answer of Flink came: it may have had one.
+            NotFoundError, FlinkRequestError: Flink refused it.
+        """
+        import httpx
+
+        request = f"POST {path}"
+        try:
+            response = self._http().request("POST", path, json=dict(body or {}))
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise ClusterUnreachableError(
+                self._no_answer_to(request, error), remedy=_REMEDY_UNREACHABLE
+            ) from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise self._answer_lost(request, _reason(error)) from error
+        if response.status_code >= 300:
+            failure = self._failure(request, response, secrets)
+            # A 5xx that Flink did not write may come from a proxy that had passed the request on.
+            if isinstance(failure, ClusterUnreachableError):
+                raise self._answer_lost(request, f"HTTP {response.status_code}, not from Flink")
+            raise failure
+        answer = _json_of(response)
+        if not isinstance(answer, dict):
+            raise self._answer_lost(request, "what came cannot be read")
+        return answer
+
+    def _idempotent(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        secrets: Iterable[str] = (),
+    ) -> Any:
+        import httpx
+
+        request = f"{method} {path}"
+        try:
+            response = self._http().request(method, path, params=params)
+        except httpx.ReadTimeout as error:
+            # A hanging server is not asked again: the bound would be three times the one given.
+            raise ClusterUnreachableError(
+                self._no_answer_to(request, error), remedy=_REMEDY_UNREACHABLE
+            ) from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise _NoAnswerYetError(
+                self._no_answer_to(request, error), remedy=_REMEDY_UNREACHABLE
+            ) from error
+        if response.status_code >= 300:
+            raise self._failure(request, response, secrets)
+        answer = _json_of(response)
+        if answer is _UNREADABLE:
+            raise ClusterUnreachableError(
+                f"The {self._endpoint} answered {request} with something that is not whole JSON.",
+                remedy=_REMEDY_NOT_FLINK,
+            )
+        return answer
+
+    def _failure(
+        self, request: str, response: httpx.Response, secrets: Iterable[str]
+    ) -> FlinkRequestError | ClusterUnreachableError:
+        """The exception for an answer that is not 2xx."""
+        status = response.status_code
+        cause = _flink_error(response)
+        if status in (401, 403):
+            return FlinkRequestError(
+                f"The {self._endpoint} refused {request}: HTTP {status}.",
+                status_code=status,
+                root_cause="not authorised",
+                remedy="Give the cluster the right auth=BasicAuth(…) or BearerAuth(…).",
+            )
+        if cause is None:
+            # Not Flink's words, so nothing is known about what was asked for: above all, a
+            # proxy's 404 does not say that a job is gone.
+            kind = _NoAnswerYetError if status in _NO_SERVER_BEHIND else ClusterUnreachableError
+            return kind(
+                f"The {self._endpoint} answered {request} with HTTP {status}, "
+                "in words that are not Flink's.",
+                remedy=_REMEDY_NOT_FLINK,
+            )
+        reason = root_cause(cause, secrets=secrets)
+        message = f"The {self._endpoint} answered {request} with HTTP {status}: {reason}"
+        if status == 503 and not request.startswith("POST "):
+            # "Service temporarily unavailable due to an ongoing leader election."
+            return _NoAnswerYetError(message, remedy="Try again in a moment.")
+        if status == 404 or _UNKNOWN_TO_GATEWAY.search(cause):
+            return NotFoundError(message, status_code=status, root_cause=reason)
+        return FlinkRequestError(message, status_code=status, root_cause=reason)
+
+    def _no_answer_to(self, request: str, error: Exception) -> str:
+        return f"The {self._endpoint} gave no answer to {request}: {_reason(error)}."
+
+    def _answer_lost(self, request: str, reason: str) -> AnswerLostError:
+        return AnswerLostError(
+            f"{request} was sent to the {self._endpoint}, but its answer was lost ({reason}).",
+            remedy="Look on the cluster whether it took effect before sending it again.",
+        )
+
+    def _http(self) -> httpx.Client:
+        with self._lock:
+            if self._client is None:
+                self._client = self._new_client()
+            return self._client
+
+    def _new_client(self) -> httpx.Client:
+        import httpx
+
+        cluster = self._cluster
+        auth = cluster.auth
+        headers = {"Accept": "application/json"}
+        if isinstance(auth, BearerAuth):
+            headers["Authorization"] = f"Bearer {auth.token}"
+        return httpx.Client(
+            base_url=self._base_url,
+            auth=(auth.username, auth.password) if isinstance(auth, BasicAuth) else None,
+            headers=headers,
+            verify=self._tls(),
+            timeout=httpx.Timeout(
+                cluster.read_timeout_seconds, connect=cluster.connect_timeout_seconds
+            ),
+            limits=httpx.Limits(
+                max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
+            ),
+            # Following one would send credentials, or repeat a POST, to an address nobody declared.
+            follow_redirects=False,
+            transport=self._transport,
+        )
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        verify = self._cluster.verify
+        if not self._base_url.startswith("https:"):
+            return False  # loading the system's certificates takes tens of milliseconds
+        if isinstance(verify, bool):
+            return verify
+        if os.path.isdir(verify):
+            return ssl.create_default_context(capath=verify)
+        return ssl.create_default_context(cafile=verify)
+
+
+_UNREADABLE = object()
+
+
+def _json_of(response: httpx.Response) -> Any:
+    if not response.content.strip():
+        return {}
+    try:
+        # Decimal keeps all digits of DECIMAL values in statement results.
+        return json.loads(response.content, parse_float=Decimal)
+    except ValueError:
+        return _UNREADABLE
+
+
+def _flink_error(response: httpx.Response) -> str | None:
+    """The text of Flink's own error answer, ``{"errors": [...]}``; None if it is not one."""
+    answer = _json_of(response)
+    errors = answer.get("errors") if isinstance(answer, dict) else None
+    if not isinstance(errors, list) or not errors:
+        return None
+    return "\n".join(str(error) for error in errors)
+
+
+def _reason(error: Exception) -> str:
+    import httpx
+
+    if isinstance(error, httpx.ConnectTimeout):
+        return "no connection within the time-out"
+    if isinstance(error, httpx.TimeoutException):
+        return "time-out"
+    return f"{type(error).__name__} {error}".strip()
