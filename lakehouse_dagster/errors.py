@@ -95,6 +95,10 @@ class TableNotFoundError(CatalogError):
     """The catalog has no such table."""
 
 
+class SnapshotNotFoundError(CatalogError):
+    """The table has no such snapshot any more (it has expired), or does not have it yet."""
+
+
 class SystemDatabaseError(LakehouseError):
     """The system database cannot be reached, is of another version, or refused a record."""
 

@@ -1,0 +1,94 @@
+"""What a snapshot changed, from its delta manifests alone: no data file is opened.
+
+The Avro files are read after Paimon's page "Concepts / Spec / Manifest". pypaimon's own reader
+also decodes the statistics of every column of every file, which nobody here needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lakehouse_dagster.errors import SnapshotNotFoundError
+from lakehouse_dagster.paimon.files import WarehouseFiles, translated_errors
+from lakehouse_dagster.paimon.types import PartitionChanges
+
+_ADD = 0
+
+
+def delta_entries(
+    files: WarehouseFiles, table_name: str, table_path: str, document: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The entries of a snapshot's delta manifests: one a file added or deleted.
+
+    Args:
+        files: of the warehouse.
+        table_name: ``database.table``, for messages.
+        table_path: folder of the table.
+        document: the snapshot's JSON.
+
+    Raises:
+        SnapshotNotFoundError: a manifest is gone: the snapshot expired while it was read.
+    """
+    folder = f"{table_path}/manifest"
+    entries: list[dict[str, Any]] = []
+    for manifest in _records(files, f"{folder}/{document['deltaManifestList']}", table_name):
+        entries += _records(files, f"{folder}/{manifest['_FILE_NAME']}", table_name)
+    return entries
+
+
+def _records(files: WarehouseFiles, path: str, table_name: str) -> list[dict[str, Any]]:
+    records = files.read_avro(path)
+    if records is None:
+        raise SnapshotNotFoundError(
+            f"A manifest of the table {table_name} is gone ({path}): its snapshot has expired.",
+            remedy="Take a later snapshot.",
+        )
+    return records
+
+
+def changes_by_partition(
+    entries: Sequence[Mapping[str, Any]],
+    partition_fields: Sequence[Any],
+    options: Mapping[str, str],
+) -> tuple[PartitionChanges, ...]:
+    """Sum manifest entries up by partition.
+
+    Args:
+        entries: of manifests.
+        partition_fields: pypaimon's fields of the partition columns, in the table's order.
+        options: of the catalog, whose secrets no message may show.
+    """
+    by_partition: dict[bytes, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        by_partition.setdefault(entry["_PARTITION"], []).append(entry)
+    return tuple(
+        _summed(_partition_values(row, partition_fields, options), of_partition)
+        for row, of_partition in by_partition.items()
+    )
+
+
+def _partition_values(
+    row: bytes, partition_fields: Sequence[Any], options: Mapping[str, str]
+) -> dict[str, Any]:
+    if not partition_fields:
+        return {}
+    with translated_errors("decode the partition of a manifest entry", options):
+        from pypaimon.table.row.generic_row import GenericRowDeserializer
+
+        values = GenericRowDeserializer.from_bytes(row, list(partition_fields)).values
+    return {field.name: value for field, value in zip(partition_fields, values, strict=True)}
+
+
+def _summed(partition: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> PartitionChanges:
+    added = [entry["_FILE"] for entry in entries if entry["_KIND"] == _ADD]
+    deleted = [entry["_FILE"] for entry in entries if entry["_KIND"] != _ADD]
+    return PartitionChanges(
+        partition=partition,
+        files_added=len(added),
+        files_deleted=len(deleted),
+        bytes_added=sum(file["_FILE_SIZE"] for file in added),
+        bytes_deleted=sum(file["_FILE_SIZE"] for file in deleted),
+        rows_added=sum(file["_ROW_COUNT"] for file in added),
+        rows_deleted=sum(file["_ROW_COUNT"] for file in deleted),
+    )

@@ -1,0 +1,268 @@
+"""Reads a catalog and its tables; nothing here ever writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
+from lakehouse_dagster.paimon.files import WarehouseFiles, translated_errors
+from lakehouse_dagster.paimon.manifests import changes_by_partition, delta_entries
+from lakehouse_dagster.paimon.masking import masked
+from lakehouse_dagster.paimon.snapshots import SnapshotFolder
+from lakehouse_dagster.paimon.types import (
+    ColumnSchema,
+    Snapshot,
+    SnapshotChanges,
+    SnapshotRange,
+    TableSchema,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from lakehouse_dagster.paimon.catalog import PaimonCatalog
+
+_DATABASE_SUFFIX = ".db"
+# Neither paths that lead out of the warehouse, nor Paimon's `table$branch_b` and system tables.
+_TABLE_NAME = re.compile(r"^([^./$`\s][^./$`]*)\.([^./$`\s][^/$`]*)$")
+
+
+class CatalogReader:
+    """Reads the tables of a catalog; safe to use from several threads.
+
+    Args:
+        catalog: where the catalog is.
+    """
+
+    def __init__(self, catalog: PaimonCatalog) -> None:
+        self.catalog = catalog
+        self._files = WarehouseFiles(catalog.pypaimon_options())
+
+    def databases(self) -> tuple[str, ...]:
+        """The names of the databases.
+
+        Raises:
+            CatalogError: the warehouse does not exist or cannot be read.
+        """
+        names = self._files.names(self._files.root)
+        if not names and not self._files.exists(self._files.root):
+            raise CatalogError(
+                f"The warehouse {self.catalog.warehouse} does not exist.",
+                remedy="Look at its path; Flink makes it with the first CREATE DATABASE.",
+            )
+        return tuple(
+            name.removesuffix(_DATABASE_SUFFIX) for name in names if name.endswith(_DATABASE_SUFFIX)
+        )
+
+    def tables(self) -> tuple[str, ...]:
+        """The tables of all databases, as ``database.table``.
+
+        Raises:
+            CatalogError: the warehouse does not exist or cannot be read.
+        """
+        return tuple(
+            f"{database}.{name}"
+            for database in self.databases()
+            for name in self._files.names(f"{self._files.root}/{database}{_DATABASE_SUFFIX}")
+            if not name.startswith(".") and self._files.exists(self._schema_folder(database, name))
+        )
+
+    def table(self, name: str) -> TableReader:
+        """A reader of one table, which need not exist yet.
+
+        Args:
+            name: ``database.table``.
+
+        Raises:
+            TableNotFoundError: no table can have such a name.
+        """
+        match = _TABLE_NAME.match(name)
+        if match is None:
+            raise TableNotFoundError(
+                f"{name!r} is not the name of a table.", remedy="Write database.table."
+            )
+        path = f"{self._files.root}/{match[1]}{_DATABASE_SUFFIX}/{match[2]}"
+        return TableReader(self.catalog, self._files, name, path)
+
+    def _schema_folder(self, database: str, table: str) -> str:
+        return f"{self._files.root}/{database}{_DATABASE_SUFFIX}/{table}/schema"
+
+
+class TableReader:
+    """Reads one table; made by :meth:`CatalogReader.table`."""
+
+    def __init__(self, catalog: PaimonCatalog, files: WarehouseFiles, name: str, path: str) -> None:
+        self.name = name
+        self._catalog = catalog
+        self._files = files
+        self._path = path
+        self._snapshots = SnapshotFolder(files, name, path)
+
+    def __repr__(self) -> str:
+        return f"TableReader({self.name!r})"
+
+    def schema(self) -> TableSchema:
+        """The table's present schema.
+
+        Raises:
+            TableNotFoundError: there is no such table.
+        """
+        schema = self._paimon_schema()
+        return TableSchema(
+            columns=tuple(
+                ColumnSchema(
+                    name=field.name,
+                    type=_flink_type(field.type),
+                    nullable=bool(field.type.nullable),
+                    comment=field.description or None,
+                )
+                for field in schema.fields
+            ),
+            primary_key=tuple(schema.primary_keys),
+            partition_keys=tuple(schema.partition_keys),
+            options=masked(schema.options),
+            comment=schema.comment or None,
+        )
+
+    def latest_snapshot_id(self) -> int | None:
+        """The id of the latest snapshot; ``None`` when there is none yet, or no table.
+
+        Cheap (one small file read and two looked for): made for asking about every table in turn.
+        """
+        return self._snapshots.latest_id()
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The latest snapshot; ``None`` when there is none yet, or no table."""
+        latest = self.latest_snapshot_id()
+        return None if latest is None else self.snapshot(latest)
+
+    def snapshot(self, snapshot_id: int) -> Snapshot | None:
+        """One snapshot; ``None`` when it has expired or was never made."""
+        return self._snapshots.snapshot(snapshot_id)
+
+    def snapshots(self, after: int, upto: int) -> SnapshotRange:
+        """The snapshots ``after + 1 … upto`` that still exist, and those that have expired.
+
+        Args:
+            after: the last snapshot that was seen before; 0 for none.
+            upto: the last one wanted; ids that were never made do not count as expired.
+        """
+        latest = self.latest_snapshot_id() or 0
+        return self._snapshots.between(after, min(upto, latest))
+
+    def changes(self, snapshot_id: int) -> SnapshotChanges:
+        """What one snapshot did to the table's files, by partition, from its manifests alone.
+
+        Raises:
+            SnapshotNotFoundError: the snapshot has expired or was never made.
+            TableNotFoundError: there is no such table.
+        """
+        document = self._snapshots.document(snapshot_id)
+        if document is None:
+            # Tells a missing table from a missing snapshot.
+            self._paimon_schema()
+            raise self._no_snapshot(snapshot_id)
+        snapshot = self._snapshots.parsed(document)
+        entries = delta_entries(self._files, self.name, self._path, document)
+        schema = self._paimon_schema()
+        fields = {field.name: field for field in schema.fields}
+        partition_fields = [fields[key] for key in schema.partition_keys]
+        return SnapshotChanges(
+            snapshot, changes_by_partition(entries, partition_fields, self._files.options)
+        )
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        snapshot_id: int | None = None,
+        limit: int | None = None,
+    ) -> pyarrow.Table:
+        """The table's rows, merged by key, as one Arrow table in memory.
+
+        Args:
+            columns: those wanted, in this order; all of them by default.
+            snapshot_id: the snapshot to read; the latest by default.
+            limit: at most so many rows.
+
+        Raises:
+            TableNotFoundError: there is no such table.
+            SnapshotNotFoundError: the snapshot has expired or was never made.
+            CatalogError: a column does not exist, or the rows cannot be read.
+        """
+        with translated_errors(f"read the table {self.name}", self._files.options):
+            from pypaimon import CatalogFactory
+
+            table = CatalogFactory.create(dict(self._files.options)).get_table(self.name)
+            if snapshot_id is not None:
+                if self.snapshot(snapshot_id) is None:
+                    raise self._no_snapshot(snapshot_id)
+                table = table.copy({"scan.snapshot-id": str(snapshot_id)})
+            builder = table.new_read_builder()
+            if columns is not None:
+                self._refuse_unknown(columns, [field.name for field in table.fields])
+                builder = builder.with_projection(list(columns))
+            if limit is not None:
+                builder = builder.with_limit(limit)
+            rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+            # pypaimon takes the limit as a hint for planning only.
+            return rows if limit is None else rows.slice(0, limit)
+
+    def _paimon_schema(self) -> Any:
+        with translated_errors(f"read the schema of the table {self.name}", self._files.options):
+            from pypaimon.schema.schema_manager import SchemaManager
+
+            schema = SchemaManager(self._files.file_io, self._path).latest()
+        if schema is None:
+            raise TableNotFoundError(
+                f"The catalog {self._catalog.name} ({self._catalog.warehouse}) has no table "
+                f"{self.name}.",
+                remedy="Look at its name, or start the job that creates it.",
+            )
+        return schema
+
+    def _no_snapshot(self, snapshot_id: int) -> SnapshotNotFoundError:
+        return SnapshotNotFoundError(
+            f"The table {self.name} has no snapshot {snapshot_id}: it has expired, or was never "
+            "made.",
+            remedy="Take a later snapshot, or keep snapshots longer (snapshot.time-retained).",
+        )
+
+    def _refuse_unknown(self, columns: Sequence[str], known: Sequence[str]) -> None:
+        unknown = [column for column in columns if column not in known]
+        if unknown:
+            raise CatalogError(
+                f"The table {self.name} has no column {', '.join(unknown)}.",
+                remedy=f"Its columns are {', '.join(known)}.",
+            )
+
+
+_PLAIN_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_LOCAL_ZONED = re.compile(r"^TIMESTAMP(\(\d+\))? WITH LOCAL TIME ZONE$")
+
+
+def _flink_type(data_type: Any) -> str:
+    """A type as Flink SQL writes it, without NOT NULL at the top."""
+    from pypaimon.schema import data_types
+
+    if isinstance(data_type, data_types.RowType):
+        fields = (f"{_quoted(f.name)} {_nested_type(f.type)}" for f in data_type.fields)
+        return f"ROW<{', '.join(fields)}>"
+    if isinstance(data_type, data_types.MapType):
+        return f"MAP<{_nested_type(data_type.key)}, {_nested_type(data_type.value)}>"
+    if isinstance(data_type, data_types.ArrayType):
+        return f"ARRAY<{_nested_type(data_type.element)}>"
+    if isinstance(data_type, data_types.MultisetType):
+        return f"MULTISET<{_nested_type(data_type.element)}>"
+    if isinstance(data_type, data_types.AtomicType):
+        return _LOCAL_ZONED.sub(r"TIMESTAMP_LTZ\1", data_type.type)
+    return str(data_type).removesuffix(" NOT NULL")
+
+
+def _nested_type(data_type: Any) -> str:
+    return _flink_type(data_type) + ("" if data_type.nullable else " NOT NULL")
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN_NAME.match(name) else "`" + name.replace("`", "``") + "`"
