@@ -1,0 +1,37 @@
+"""The Flink dialect of sqlglot, registered as ``flink`` when this module is imported.
+
+The distribution also names it in the entry-point group ``sqlglot.dialects``, so that
+``sqlglot.parse_one(sql, dialect="flink")`` finds it without an import of ours.
+"""
+
+from __future__ import annotations
+
+from sqlglot import tokens as _tokens
+from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
+
+from lakehouse_dagster.errors import ConfigurationError
+
+if getattr(_tokens, "SQLGLOTC_INSTALLED", False):
+    # mypyc refuses to let an interpreted class inherit from a compiled one.
+    raise ConfigurationError(
+        "The compiled build of sqlglot (sqlglotc) is installed in this environment; a dialect "
+        "written in Python, such as Flink's, cannot be added to it.",
+        remedy="Remove it with `pip uninstall sqlglotc` and install sqlglot again "
+        "(`pip install --force-reinstall sqlglot`), or give Dagster an environment without it.",
+    )
+
+from lakehouse_dagster.sql.dialect_generator import FlinkGenerator
+from lakehouse_dagster.sql.dialect_parser import FlinkParser
+from lakehouse_dagster.sql.dialect_tokens import FlinkTokenizer
+
+
+class Flink(Dialect):
+    """Flink SQL, as Flink 1.20 to 2.x reads it."""
+
+    NORMALIZATION_STRATEGY = NormalizationStrategy.CASE_SENSITIVE
+    NORMALIZE_FUNCTIONS = False
+    INDEX_OFFSET = 1
+
+    Tokenizer = FlinkTokenizer
+    Parser = FlinkParser
+    Generator = FlinkGenerator

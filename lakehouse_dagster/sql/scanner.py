@@ -1,0 +1,90 @@
+"""Cuts Flink SQL text into lexical tokens without losing a character.
+
+Follows the lexer of Flink's own parser (Calcite's ``Parser.jj`` with ``Lex.JAVA``): strings in
+single quotes with ``''`` as the only escape (a backslash is an ordinary character), names in
+backticks, comments from ``--`` or ``//`` to the end of the line and between ``/*`` and ``*/``
+(not nested), and hints that open with ``/*+`` and hold ordinary tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TokenKind(str, Enum):
+    """What a token is; the values are the group names of the pattern below."""
+
+    SPACE = "space"
+    COMMENT = "comment"
+    OPEN_COMMENT = "open_comment"
+    HINT = "hint"
+    STRING = "string"
+    OPEN_STRING = "open_string"
+    NAME = "name"
+    OPEN_NAME = "open_name"
+    VARIABLE = "variable"
+    WORD = "word"
+    SEMICOLON = "semicolon"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of the text; ``offset`` is 0-based in characters."""
+
+    kind: TokenKind
+    text: str
+    offset: int
+
+    @property
+    def is_trivia(self) -> bool:
+        """Whether it is white space or a comment."""
+        return self.kind in _TRIVIA
+
+    @property
+    def is_unterminated(self) -> bool:
+        """Whether the text ends before the string, name or comment does."""
+        return self.kind in _UNTERMINATED
+
+    def is_word(self, *words: str) -> bool:
+        """Whether it is one of these keywords (given in capitals), not a quoted name."""
+        return self.kind is TokenKind.WORD and self.text.upper() in words
+
+
+_TRIVIA = {TokenKind.SPACE, TokenKind.COMMENT, TokenKind.OPEN_COMMENT}
+_UNTERMINATED = {TokenKind.OPEN_COMMENT, TokenKind.OPEN_STRING, TokenKind.OPEN_NAME}
+
+VARIABLE = r"\$\{[^}{\s'`:]+(?::-[^}{\n'`]*)?\}"
+
+# `(?<!:)//` keeps the address in an unquoted `SET state.dir = file:///x` from being a comment.
+_TOKEN = re.compile(
+    rf"""
+      (?P<space>\s+)
+    | (?P<comment> (?:--|(?<!:)//)[^\n\r]* | /\*(?!\+).*?\*/ )
+    | (?P<open_comment> /\*(?!\+).* )
+    | (?P<hint> /\*\+ | \*/ )
+    | (?P<string> '[^']*(?:''[^']*)*'(?!') )
+    | (?P<open_string> '.* )
+    | (?P<name> `[^`]*(?:``[^`]*)*`(?!`) )
+    | (?P<open_name> `.* )
+    | (?P<variable> {VARIABLE} )
+    | (?P<word> [\w$]+ )
+    | (?P<semicolon> ; )
+    | (?P<other> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def scan(text: str, start: int = 0) -> Iterator[Token]:
+    """Yield the tokens of a text from an offset on; joined together they are the text itself."""
+    for match in _TOKEN.finditer(text, start):
+        yield Token(TokenKind(match.lastgroup or "other"), match.group(), match.start())
+
+
+def significant_text(text: str) -> str:
+    """Return the text without comments, with one space between tokens: for comparing texts."""
+    return " ".join(token.text for token in scan(text) if not token.is_trivia)
