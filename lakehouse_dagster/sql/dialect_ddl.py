@@ -6,8 +6,7 @@ dialects: what Flink's grammar does not have is an error here, so that nothing i
 
 from __future__ import annotations
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot import TokenType, exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect_tokens import SEPARATOR_IN_SET

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
-from sqlglot import exp, parser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot import TokenType, exp, parser
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect_ddl import DdlParser

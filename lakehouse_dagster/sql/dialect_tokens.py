@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 
-from sqlglot import tokens
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot import Token, TokenType, tokens
 
 from lakehouse_dagster.sql.scanner import TokenKind, scan
 

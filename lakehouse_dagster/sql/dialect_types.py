@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sqlglot import exp, parser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot import TokenType, exp, parser
 
 _PLAIN_TYPES = {
     "CHAR": exp.DType.CHAR,
