@@ -83,6 +83,10 @@ _SMALL_JVM = (
     "-XX:ReservedCodeCacheSize=96m",
     "-Xshare:auto",
     "-XX:-UsePerfData",
+    # Give memory back: on a big machine the whole heap would be committed at once.
+    "-Xms64m",
+    "-XX:MinHeapFreeRatio=20",
+    "-XX:MaxHeapFreeRatio=40",
 )
 
 _ENTRYPOINT_METASPACE_MIB = 256

@@ -214,6 +214,11 @@ class LocalStack:
         labels = ", ".join(service.label for service in missing)
         progress.message(f"not running any more: {labels}")
         _require_ports_of(missing, state.ports)
+        if Service.JOB_MANAGER in missing and Service.TASK_MANAGER in found:
+            # It would find the new JobManager by itself, but only after 50 s (heartbeat.timeout),
+            # and until then go on with tasks of jobs that nobody leads any more.
+            state = self._stop([Service.TASK_MANAGER], state)
+            missing = [service for service in Service if service not in state.processes]
         return self._start(state, missing, installed, progress)
 
     def _start_afresh(
@@ -298,12 +303,14 @@ class LocalStack:
                 gone[service] = child.poll() if child else None
         return gone
 
-    def _stop(self, services: Collection[Service], state: StackState) -> None:
+    def _stop(self, services: Collection[Service], state: StackState) -> StackState:
         found = processes.running(state)
         processes.end([found[service] for service in services if service in found])
         self._forget_ended_children()
         kept = {name: record for name, record in state.processes.items() if name not in services}
-        write_state(self.folder, dataclasses.replace(state, processes=kept))
+        state = dataclasses.replace(state, processes=kept)
+        write_state(self.folder, state)
+        return state
 
     def _forget_ended_children(self) -> None:
         self._children = {
@@ -311,14 +318,14 @@ class LocalStack:
         }
 
     def _write_down(self, state: StackState, found: Mapping[Service, psutil.Process]) -> StackState:
-        """Record processes that an ``up`` started which did not live to record them."""
-        for service, process in found.items():
-            record = ProcessRecord(process.pid, process.create_time())
-            if state.processes.get(service, record).pid != process.pid or (
-                service not in state.processes
-            ):
-                state = state.with_process(service, record)
-                write_state(self.folder, state)
+        """Record exactly what runs, also what an ``up`` started that did not live to record it."""
+        records = {
+            service: ProcessRecord(process.pid, process.create_time())
+            for service, process in found.items()
+        }
+        if records != state.processes:
+            state = dataclasses.replace(state, processes=records)
+            write_state(self.folder, state)
         return state
 
     def _choose_ports(self, earlier: Ports | None) -> Ports:
