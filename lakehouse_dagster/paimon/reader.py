@@ -103,6 +103,10 @@ class TableReader:
     def __repr__(self) -> str:
         return f"TableReader({self.name!r})"
 
+    def exists(self) -> bool:
+        """Whether the catalog has the table; one look, nothing is read."""
+        return self._files.exists(f"{self._path}/schema")
+
     def schema(self) -> TableSchema:
         """The table's present schema.
 
@@ -205,9 +209,7 @@ class TableReader:
                 builder = builder.with_projection(list(columns))
             if limit is not None:
                 builder = builder.with_limit(limit)
-            rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
-            # pypaimon takes the limit as a hint for planning only.
-            return rows if limit is None else rows.slice(0, limit)
+            return builder.new_read().to_arrow(builder.new_scan().plan().splits())
 
     def _paimon_schema(self) -> Any:
         with translated_errors(f"read the schema of the table {self.name}", self._files.options):

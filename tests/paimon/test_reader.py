@@ -117,7 +117,9 @@ def test_columns_come_in_the_order_asked_for(users: Writer, catalog: CatalogRead
 def test_a_limit_is_kept_exactly(
     users: Writer, catalog: CatalogReader, limit: int, count: int
 ) -> None:
-    assert catalog.table("ods.users").read(limit=limit).num_rows == count
+    for snapshot_id in (1, 2):
+        rows = catalog.table("ods.users").read(limit=limit, snapshot_id=snapshot_id)
+        assert rows.num_rows == count
 
 
 def test_a_table_without_commits_reads_as_no_rows(warehouse: Path, catalog: CatalogReader) -> None:
