@@ -1,1 +1,56 @@
 """Operate Flink streaming jobs and Apache Paimon tables from Dagster."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.components.lakehouse import LakehouseComponent
+    from lakehouse_dagster.errors import LakehouseError
+    from lakehouse_dagster.flink import BasicAuth, BearerAuth, FlinkCluster
+    from lakehouse_dagster.lakehouse import Lakehouse, LoadedLakehouse
+    from lakehouse_dagster.paimon import PaimonCatalog
+    from lakehouse_dagster.streaming.spec import ProgressPolicy, StartPolicy, SupervisionPolicy
+    from lakehouse_dagster.system_db import SystemDatabase
+
+_HOMES = {
+    "BasicAuth": "flink",
+    "BearerAuth": "flink",
+    "FlinkCluster": "flink",
+    "Lakehouse": "lakehouse",
+    "LakehouseComponent": "components.lakehouse",
+    "LakehouseError": "errors",
+    "LoadedLakehouse": "lakehouse",
+    "PaimonCatalog": "paimon",
+    "ProgressPolicy": "streaming.spec",
+    "StartPolicy": "streaming.spec",
+    "SupervisionPolicy": "streaming.spec",
+    "SystemDatabase": "system_db",
+}
+
+__all__ = [
+    "BasicAuth",
+    "BearerAuth",
+    "FlinkCluster",
+    "Lakehouse",
+    "LakehouseComponent",
+    "LakehouseError",
+    "LoadedLakehouse",
+    "PaimonCatalog",
+    "ProgressPolicy",
+    "StartPolicy",
+    "SupervisionPolicy",
+    "SystemDatabase",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

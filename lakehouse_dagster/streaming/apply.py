@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lakehouse_dagster.errors import LakehouseError, LeaseHeldError
 from lakehouse_dagster.streaming.observe import Verb
@@ -67,7 +67,7 @@ def apply(
         if cancelled.wait(seconds):
             raise CancelledByUserError
 
-    cancellable = replace(runtime, clock=replace(runtime.clock, sleep=sleep))
+    cancellable = runtime.with_sleep(sleep)
     with ThreadPoolExecutor(max_workers=runtime.policy.concurrency) as pool:
         futures: list[Future[Applied]] = []
         try:

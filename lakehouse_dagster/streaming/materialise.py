@@ -55,9 +55,7 @@ def materialise(
     assert isinstance(outcome, StartOutcome)
     try:
         with runtime.cluster.job_manager() as job_manager:
-            newest = _wait(
-                runtime, job_manager, outcome, catalog, before, timeout_seconds, log
-            )
+            newest = _wait(runtime, job_manager, outcome, catalog, before, timeout_seconds, log)
     except Exception:
         raise
     except BaseException:

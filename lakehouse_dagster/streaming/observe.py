@@ -120,7 +120,7 @@ def _on_cluster(
         return ObservedState.RESTARTING, "Flink is restarting its tasks"
     if latest.state is IncarnationState.STOPPING or status is FlinkJobStatus.CANCELLING:
         return ObservedState.STOPPING, "being stopped"
-    if status is not FlinkJobStatus.RUNNING or summary.tasks_running < summary.tasks_total:
+    if status is not FlinkJobStatus.RUNNING or not summary.all_tasks_run:
         return (
             ObservedState.STARTING,
             f"{summary.tasks_running} of {summary.tasks_total} tasks run",

@@ -60,9 +60,7 @@ def settle(
     memory = held.runtime.memory
     latest = memory.latest(held.name)
     numbers = own_numbers(held.runtime.lakehouse, held.name, latest.number if latest else 0)
-    on_cluster = {
-        numbers[job.job_id]: job for job in job_manager.jobs() if job.job_id in numbers
-    }
+    on_cluster = {numbers[job.job_id]: job for job in job_manager.jobs() if job.job_id in numbers}
     latest = _remember_unknown(held, latest, on_cluster, log)
     highest = max(
         [
@@ -128,9 +126,7 @@ def _remember_unknown(
         fencing=held.lease.fencing,
         session_handle=None,
     )
-    return held.runtime.memory.update(
-        held.name, recorded.number, state=IncarnationState.RUNNING
-    )
+    return held.runtime.memory.update(held.name, recorded.number, state=IncarnationState.RUNNING)
 
 
 def _seen(
@@ -146,9 +142,7 @@ def _seen(
     return Settled(latest, job.status, highest)
 
 
-def _savepoint_left_by(
-    latest: Incarnation, job: JobSummary, job_manager: JobManager
-) -> str | None:
+def _savepoint_left_by(latest: Incarnation, job: JobSummary, job_manager: JobManager) -> str | None:
     """The savepoint with which a finished job was stopped: by us (and we died), or by hand."""
     if job.status is not FlinkJobStatus.FINISHED:
         return None

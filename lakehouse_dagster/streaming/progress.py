@@ -116,7 +116,9 @@ def moved(
     return Moved(tuple(events), problems, len(due) - len(chosen))
 
 
-def advance(cursor: ProgressCursor, events: Sequence[ProgressEvent], now: datetime) -> ProgressCursor:
+def advance(
+    cursor: ProgressCursor, events: Sequence[ProgressEvent], now: datetime
+) -> ProgressCursor:
     """The cursor after these events were handed on."""
     tables = dict(cursor.tables)
     for event in events:

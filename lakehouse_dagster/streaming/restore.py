@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakehouse_dagster.errors import NoRestorePointError
-from lakehouse_dagster.flink import restore_points
+from lakehouse_dagster.flink import is_complete, newest_complete_checkpoint
 from lakehouse_dagster.system_db import Incarnation
 
 
@@ -64,16 +64,14 @@ def choose_restore_point(
 def _of(incarnation: Incarnation, checkpoint_directory: str) -> RestoreChoice | None:
     """The newest usable state of one incarnation, or the state that it was started from."""
     number = incarnation.number
-    if incarnation.savepoint_path and restore_points.is_complete(incarnation.savepoint_path):
+    if incarnation.savepoint_path and is_complete(incarnation.savepoint_path):
         return RestoreChoice(incarnation.savepoint_path, f"savepoint of incarnation {number}")
-    newest = restore_points.newest_complete_checkpoint(
-        checkpoint_directory, incarnation.flink_job_id
-    )
+    newest = newest_complete_checkpoint(checkpoint_directory, incarnation.flink_job_id)
     if newest is not None:
         return RestoreChoice(
             newest.path, f"checkpoint {newest.checkpoint_id} of incarnation {number}"
         )
-    if incarnation.checkpoint_path and restore_points.is_complete(incarnation.checkpoint_path):
+    if incarnation.checkpoint_path and is_complete(incarnation.checkpoint_path):
         return RestoreChoice(incarnation.checkpoint_path, f"checkpoint of incarnation {number}")
     return None
 

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.streaming.spec import StreamingJob, SupervisionPolicy
 from lakehouse_dagster.system_db import (
+    Database,
     Incarnation,
     IncarnationState,
     Jobs,
@@ -69,14 +70,25 @@ class Runtime:
             ) from None
 
     @cached_property
+    def database(self) -> Database:
+        """The open system database; opened on first use."""
+        return self.system_database.connect()
+
+    @cached_property
     def memory(self) -> Jobs:
         """What the system database knows about the jobs."""
-        return Jobs(self.system_database.connect(), self.lakehouse, self.clock.now)
+        return Jobs(self.database, self.lakehouse, self.clock.now)
 
     @cached_property
     def leases(self) -> Leases:
         """The leases in the system database."""
-        return Leases(self.system_database.connect(), self.clock.now)
+        return Leases(self.database, self.clock.now)
+
+    def with_sleep(self, sleep: Callable[[float], None]) -> Runtime:
+        """The same runtime, on the same open database, that waits in another way."""
+        other = replace(self, clock=replace(self.clock, sleep=sleep))
+        other.__dict__["database"] = self.database
+        return other
 
     @contextmanager
     def hold(self, name: str, holder: str) -> Iterator[HeldJob]:

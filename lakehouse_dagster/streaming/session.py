@@ -6,18 +6,22 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from lakehouse_dagster.errors import SqlExecutionError, StreamingJobError
-from lakehouse_dagster.flink import Session, SqlGateway, quoting
+from lakehouse_dagster.flink import Session, SqlGateway, create_catalog, use_catalog
 from lakehouse_dagster.sql import variables
-from lakehouse_dagster.sql.model import Statement
+from lakehouse_dagster.sql.model import Statement, StatementKind
 from lakehouse_dagster.streaming.runtime import HeldJob
 
 _EXISTS_ALREADY = ("already exist",)
-_MAY_EXIST = ("create_table", "create_database", "create_catalog")
+_MAY_EXIST = (
+    StatementKind.CREATE_TABLE,
+    StatementKind.CREATE_DATABASE,
+    StatementKind.CREATE_CATALOG,
+)
 
 
 def fill_in(statement: Statement, environ: Mapping[str, str]) -> str:
     """The statement with ``${NAME}`` filled in; raises ``MissingVariableError``."""
-    return variables.substitute(statement.text, environ, location=statement.location)
+    return variables.substitute(statement.text, environ, path=str(statement.location))
 
 
 def prepare_session(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> Session:
@@ -26,8 +30,10 @@ def prepare_session(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> 
     Tables that other scripts of the project declare and nobody has created yet are created first,
     each script in a session of its own, so that temporary names never meet.
     """
-    for script in held.job.tables_elsewhere:
-        _run_script(held, gateway, script, log).delete()
+    catalog = held.runtime.catalog.open()
+    for script in held.job.declared_elsewhere:
+        if not all(catalog.table(table).exists() for table in script.tables):
+            _run_script(held, gateway, script.statements, log).delete()
     return _run_script(held, gateway, held.job.definition.setup, log)
 
 
@@ -39,8 +45,8 @@ def _run_script(
     held.still_ours()
     session = gateway.open_session(f"{held.runtime.lakehouse}-{held.name}")
     try:
-        session.execute(quoting.create_catalog(catalog.name, catalog.flink_options()))
-        session.execute(quoting.use_catalog(catalog.name))
+        session.execute(create_catalog(catalog.name, catalog.flink_options()))
+        session.execute(use_catalog(catalog.name))
         for statement, text in filled:
             held.still_ours()
             _execute(held, session, statement, text, log)
@@ -54,9 +60,7 @@ def _execute(
     held: HeldJob, session: Session, statement: Statement, text: str, log: logging.Logger
 ) -> None:
     try:
-        session.execute(
-            text, timeout_seconds=held.runtime.policy.seconds("submission_timeout")
-        )
+        session.execute(text, timeout_seconds=held.runtime.policy.seconds("submission_timeout"))
     except SqlExecutionError as error:
         exists = any(sign in error.root_cause for sign in _EXISTS_ALREADY)
         if exists and statement.kind in _MAY_EXIST:

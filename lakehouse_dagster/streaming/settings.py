@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from lakehouse_dagster.sql import variables
 from lakehouse_dagster.sql.model import JobDefinition, TableName
 
 PIPELINE_NAME = "pipeline.name"
@@ -20,6 +21,7 @@ CHECKPOINT_DIRECTORIES = ("execution.checkpointing.dir", "state.checkpoints.dir"
 def submission_settings(
     definition: JobDefinition,
     *,
+    environ: Mapping[str, str],
     flink_job_id: str,
     catalog: str,
     restore_from: str | None,
@@ -32,9 +34,18 @@ def submission_settings(
     """
     return {
         **_defaults(definition, flink_restart_attempts),
-        **definition.settings,
+        **script_settings(definition, environ),
         **_table_options(definition, catalog),
         **_identity(definition, flink_job_id, restore_from),
+    }
+
+
+def script_settings(definition: JobDefinition, environ: Mapping[str, str]) -> dict[str, str]:
+    """The script's own SET options with ``${NAME}`` filled in."""
+    at = str(definition.location)
+    return {
+        key: variables.substitute(value, environ, path=at)
+        for key, value in definition.settings.items()
     }
 
 

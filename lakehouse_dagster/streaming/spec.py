@@ -21,16 +21,23 @@ class StartPolicy(str, Enum):
 
 
 @dataclass(frozen=True)
-class StreamingJob:
-    """One long-running Flink job of the project, and what its session needs before it.
+class DeclaringScript:
+    """The statements of another script that declare ``tables`` (``database.table``)."""
 
-    ``tables_elsewhere`` are the scripts' statements, one tuple a script, that declare tables which
-    this job reads or writes but does not declare itself.
+    tables: tuple[str, ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class StreamingJob:
+    """One long-running Flink job of the project, and what must be there before it.
+
+    ``declared_elsewhere`` are the scripts whose tables this job uses without declaring them.
     """
 
     definition: JobDefinition
     start: StartPolicy = StartPolicy.ON_DEMAND
-    tables_elsewhere: tuple[tuple[Statement, ...], ...] = ()
+    declared_elsewhere: tuple[DeclaringScript, ...] = ()
 
     @property
     def name(self) -> str:
@@ -102,8 +109,8 @@ class SupervisionPolicy:
 
     def backoff_seconds(self, attempt: int) -> float:
         """How long to wait after the ``attempt``-th failed attempt (1-based) before the next."""
-        first = self.seconds("backoff_initial")
-        return min(first * 2 ** (attempt - 1), self.seconds("backoff_max"))
+        first, most = self.seconds("backoff_initial"), self.seconds("backoff_max")
+        return min(first * 2.0 ** (attempt - 1), most)
 
 
 @dataclass(frozen=True)

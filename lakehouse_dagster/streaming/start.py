@@ -21,7 +21,13 @@ from lakehouse_dagster.errors import (
     StateIncompatibleError,
     StreamingJobError,
 )
-from lakehouse_dagster.flink import FlinkJobStatus, JobManager, Session, SqlGateway, restore_points
+from lakehouse_dagster.flink import (
+    FlinkJobStatus,
+    JobManager,
+    Session,
+    SqlGateway,
+    job_ids_with_checkpoints,
+)
 from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming.previous import Settled, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
@@ -78,7 +84,7 @@ def start_or_adopt(
     ):
         configuration = job_manager.configuration()
         directory = _checkpoint_directory(held, configuration)
-        ids = restore_points.job_ids_with_checkpoints(directory)
+        ids = job_ids_with_checkpoints(directory)
         settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=ids)
         if settled.alive:
             outcome = _adopt(held, settled, job_manager, gateway, log)
@@ -149,6 +155,7 @@ def _start(
     statement = fill_in(held.job.definition.statement, held.runtime.environ)
     config = job_settings.submission_settings(
         held.job.definition,
+        environ=held.runtime.environ,
         flink_job_id=job_id,
         catalog=held.runtime.catalog.name,
         restore_from=choice.path,
@@ -180,9 +187,7 @@ def _start(
         _abandon(held, incarnation, session, job_manager, log)
         raise
     _close_session(held, incarnation, gateway)
-    return StartOutcome(
-        held.name, StartedHow.STARTED, number, job_id, choice.path, choice.reason
-    )
+    return StartOutcome(held.name, StartedHow.STARTED, number, job_id, choice.path, choice.reason)
 
 
 def _submit(
@@ -260,15 +265,13 @@ def _wait_until_running(
     started, said = clock.monotonic(), 0.0
     while True:
         job = job_manager.job(incarnation.flink_job_id)
+        if job is not None and job.status is FlinkJobStatus.FINISHED:
+            break  # it read bounded sources to their end
         if job is not None and job.status.is_terminal:
             cause = _root_cause(job_manager, incarnation.flink_job_id)
             held.over(incarnation, f"{job.status.value}: {cause}")
             raise _explained(held, cause)
-        if (
-            job is not None
-            and job.status is FlinkJobStatus.RUNNING
-            and job.tasks_running == job.tasks_total > 0
-        ):
+        if job is not None and job.status is FlinkJobStatus.RUNNING and job.all_tasks_run:
             break
         if job is not None and job.status is FlinkJobStatus.RESTARTING:
             cause = _root_cause(job_manager, incarnation.flink_job_id)

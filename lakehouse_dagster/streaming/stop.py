@@ -159,4 +159,3 @@ def _stopped(
     )
     log.info("Stopped %s; savepoint %s.", held.name, path)
     return StopOutcome(held.name, incarnation.number, path)
-

@@ -6,6 +6,7 @@ on the cluster; the run that it asks for does (``apply.py``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -142,9 +143,7 @@ def _decide(
     return Look(
         tuple(observations),
         tuple(actions),
-        cursor.model_copy(
-            update={"missing_since": missing, "rotation": cursor.rotation + 1}
-        ),
+        cursor.model_copy(update={"missing_since": missing, "rotation": cursor.rotation + 1}),
     )
 
 
@@ -159,13 +158,19 @@ def _due_action(
     return Action(record.name, verb, observation.reason, record.attempts + 1)
 
 
-def claim(runtime: Runtime, actions: tuple[Action, ...]) -> None:
-    """Count an attempt for each action, so that a run that dies at once is backed off too."""
+def claim(runtime: Runtime, actions: tuple[Action, ...]) -> str:
+    """Count an attempt for each action before a run is asked for, and return the run's key.
+
+    A run that dies at once is so backed off too. The key holds the time, because Dagster never
+    launches a key again, also after the attempts were reset.
+    """
+    now = runtime.clock.now()
     for action in actions:
         pause = runtime.policy.backoff_seconds(action.attempt)
-        runtime.memory.count_attempt(
-            action.job, next_attempt_at=runtime.clock.now() + timedelta(seconds=pause)
-        )
+        runtime.memory.count_attempt(action.job, next_attempt_at=now + timedelta(seconds=pause))
+    asked = ",".join(f"{a.job}:{a.verb.value}#{a.attempt}" for a in actions)
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    return f"{runtime.lakehouse}-{digest}-{now:%Y%m%dT%H%M%S.%f}"
 
 
 def _with_details(
@@ -231,9 +236,7 @@ def _count_restarts(runtime: Runtime, incarnation: Incarnation, restarts: int) -
     now, window = runtime.clock.now(), runtime.policy.seconds("restart_window")
     began = incarnation.restart_window_at
     if began is not None and (now - began).total_seconds() < window:
-        return runtime.memory.update(
-            incarnation.job_name, incarnation.number, restarts=restarts
-        )
+        return runtime.memory.update(incarnation.job_name, incarnation.number, restarts=restarts)
     return runtime.memory.update(
         incarnation.job_name,
         incarnation.number,

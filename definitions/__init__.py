@@ -1,0 +1,17 @@
+"""The code location that the demo and the README run: the work-order pipeline."""
+
+import os
+from pathlib import Path
+
+from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog, ProgressPolicy
+
+lake = Lakehouse(
+    catalog=PaimonCatalog(warehouse=os.environ.get("LAKE_WAREHOUSE", "warehouse")),
+    flink=FlinkCluster(
+        rest_url=os.environ.get("FLINK_REST_URL", "http://localhost:8081"),
+        sql_gateway_url=os.environ.get("FLINK_SQL_GATEWAY_URL", "http://localhost:8083"),
+    ),
+    progress=ProgressPolicy(progress_interval="30s"),
+)
+
+defs = lake.definitions(scripts=Path(__file__).parent / "sql", start="on_load")

@@ -1,0 +1,75 @@
+"""``lakehouse status``: jobs and tables at a glance."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from lakehouse_dagster.cli.project import load_project, print_json, project_options, reports_errors
+from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.streaming.status import (
+    JobStatus,
+    TableStatus,
+    job_statuses,
+    table_statuses,
+)
+
+_COLOURS = {
+    "RUNNING": "green",
+    "DEGRADED": "yellow",
+    "RESTARTING": "yellow",
+    "FAILED": "red",
+    "LOST": "red",
+    "UNREACHABLE": "red",
+}
+
+
+@click.command()
+@project_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON document: see docs/status.md.")
+@reports_errors
+def status(module: str | None, lakehouse_name: str | None, as_json: bool) -> None:
+    """Show jobs (desired, observed, restarts, checkpoints) and tables (snapshot, age)."""
+    lake = load_project(module, lakehouse_name)
+    jobs = job_statuses(lake.runtime)
+    tables = table_statuses(lake.runtime, tuple(lake.graph.tables))
+    if as_json:
+        print_json({"jobs": [asdict(j) for j in jobs], "tables": [asdict(t) for t in tables]})
+    else:
+        _show(jobs, tables)
+
+
+def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    view = Table("job", "desired", "observed", "no.", "restarts", "checkpoint", "why", box=None)
+    for job in jobs:
+        view.add_row(
+            Text(job.name),
+            job.desired,
+            Text(job.observed, style=_COLOURS.get(job.observed, "")),
+            str(job.incarnation or ""),
+            str(job.restarts),
+            _ago(job.last_checkpoint_age_seconds),
+            Text(job.last_error or job.reason),
+        )
+    console.print(view)
+    console.print()
+    view = Table("table", "snapshot", "committed", "watermark lag", "", box=None)
+    for table in tables:
+        view.add_row(
+            Text(table.name),
+            str(table.snapshot or ""),
+            _ago(table.age_seconds),
+            "" if table.watermark_lag_seconds is None else in_words(table.watermark_lag_seconds),
+            Text(table.problem or ""),
+        )
+    console.print(view)
+
+
+def _ago(seconds: float | None) -> str:
+    return "" if seconds is None else f"{in_words(max(0.0, seconds))} ago"

@@ -1,0 +1,239 @@
+"""The public object: one Paimon catalog, one Flink cluster, and the scripts that connect them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakehouse_dagster.durations import duration
+from lakehouse_dagster.errors import ConfigurationError, ScriptError
+from lakehouse_dagster.flink import FlinkCluster
+from lakehouse_dagster.paimon import PaimonCatalog
+from lakehouse_dagster.sql.model import JobDefinition, Project, Script, Statement, StatementKind
+from lakehouse_dagster.sql.reader import read_project
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.spec import (
+    DeclaringScript,
+    ProgressPolicy,
+    StartPolicy,
+    StreamingJob,
+    SupervisionPolicy,
+)
+from lakehouse_dagster.system_db import SystemDatabase
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from lakehouse_dagster.streaming.graph import AssetGraph
+
+Scripts: TypeAlias = str | Path | Sequence[str | Path]
+
+_LOGGER = logging.getLogger("lakehouse_dagster")
+
+
+@dataclass(frozen=True)
+class Lakehouse:
+    """A lakehouse: where its tables are, which cluster runs its jobs, how both are looked after.
+
+    ``name`` stands in Flink job ids, in the names of sensors and jobs, and in the system database:
+    keep it. Nothing is connected to before something is done or looked at.
+    """
+
+    catalog: PaimonCatalog
+    flink: FlinkCluster
+    name: str = "lake"
+    system_database: SystemDatabase = field(default_factory=SystemDatabase)
+    key_prefix: tuple[str, ...] = ()
+    supervision: SupervisionPolicy = field(default_factory=SupervisionPolicy)
+    progress: ProgressPolicy = field(default_factory=ProgressPolicy)
+    materialize_timeout: str = "10m"
+
+    def __post_init__(self) -> None:
+        if not self.name or "/" in self.name:
+            raise ConfigurationError(
+                f"A lakehouse cannot be named {self.name!r}.",
+                remedy="Use letters, digits, '_', '-' and '.'.",
+            )
+        duration(self.materialize_timeout, what="Lakehouse.materialize_timeout")
+
+    def load(
+        self,
+        scripts: Scripts,
+        *,
+        start: StartPolicy | str = StartPolicy.ON_DEMAND,
+        base_folder: str | Path | None = None,
+    ) -> LoadedLakehouse:
+        """Read the scripts: files, folders (all ``.sql`` files below them) or glob patterns.
+
+        Relative ones are looked for below ``base_folder``, by default the working directory.
+        Needs no network. Raises ``ScriptError`` with file, line and column of the first script
+        that cannot be used, and ``ConfigurationError`` when there is none.
+        """
+        paths = find_scripts(scripts, base_folder)
+        project = read_project(paths, catalog=self.catalog.name, base=base_folder)
+        for problem in project.problems:
+            if problem not in project.errors:
+                _LOGGER.warning("%s", problem)
+        if project.errors:
+            first = project.errors[0]
+            more = "".join(f"\n{problem}" for problem in project.errors[1:])
+            raise ScriptError(
+                first.message,
+                path=first.location.path,
+                line=first.location.line,
+                column=first.location.column,
+                remedy=f"{first.remedy}{more}",
+            )
+        return LoadedLakehouse(self, project, StartPolicy(start))
+
+    def definitions(
+        self,
+        scripts: Scripts,
+        *,
+        start: StartPolicy | str = StartPolicy.ON_DEMAND,
+        base_folder: str | Path | None = None,
+        sensors_running: bool = True,
+    ) -> dg.Definitions:
+        """Everything that Dagster shows and does for these scripts; see ``load``.
+
+        ``start="on_load"`` lets the supervisor start every job that was never started; by default
+        a job is left alone until someone starts, adopts or materialises it, so running sensors
+        never double what already runs.
+        """
+        loaded = self.load(scripts, start=start, base_folder=base_folder)
+        return loaded.definitions(sensors_running=sensors_running)
+
+
+@dataclass(frozen=True)
+class LoadedLakehouse:
+    """A lakehouse with its scripts read: jobs to act on, tables to show."""
+
+    lakehouse: Lakehouse
+    project: Project
+    start: StartPolicy
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """What the verbs of the streaming room need."""
+        return Runtime(
+            lakehouse=self.lakehouse.name,
+            cluster=self.lakehouse.flink,
+            catalog=self.lakehouse.catalog,
+            system_database=self.lakehouse.system_database,
+            jobs={
+                job.name: StreamingJob(job, self.start, _declared_elsewhere(job, self.project))
+                for job in self.project.jobs
+            },
+            policy=self.lakehouse.supervision,
+        )
+
+    @cached_property
+    def graph(self) -> AssetGraph:
+        """The asset graph of the scripts."""
+        from lakehouse_dagster.streaming.graph import build_graph
+
+        return build_graph(
+            self.project,
+            key_prefix=self.lakehouse.key_prefix,
+            catalog=self.lakehouse.catalog.name,
+        )
+
+    def definitions(self, *, sensors_running: bool = True) -> dg.Definitions:
+        """Assets, checks, jobs and sensors; the object itself is a resource of the same name."""
+        import dagster as dg
+
+        from lakehouse_dagster.streaming import definitions as face
+        from lakehouse_dagster.streaming.graph import dagster_name
+
+        for below, above in self.graph.cut:
+            _LOGGER.warning(
+                "%s and %s depend on each other; the dependency of the first on the second is "
+                "left out of the asset graph.",
+                below,
+                above,
+            )
+        status = (
+            dg.DefaultSensorStatus.RUNNING if sensors_running else dg.DefaultSensorStatus.STOPPED
+        )
+        timeout = duration(self.lakehouse.materialize_timeout).total_seconds()
+        written = {key for job in self.runtime.jobs.values() for key in job.sink_keys}
+        supervise, reconcile = face.supervisor(self.runtime, self.graph, status=status)
+        report = face.progress_sensor(
+            self.runtime, self.graph, self.lakehouse.progress, status=status
+        )
+        return dg.Definitions(
+            assets=[
+                *face.streaming_assets(
+                    self.runtime, self.graph, materialize_timeout_seconds=timeout
+                ),
+                *(spec for table, spec in self.graph.tables.items() if table not in written),
+                *self.graph.outside.values(),
+            ],
+            asset_checks=face.health_checks(self.runtime, self.graph),
+            jobs=[*face.job_actions(self.runtime), reconcile],
+            sensors=[supervise, report],
+            resources={dagster_name(self.lakehouse.name): self},
+        )
+
+
+def find_scripts(scripts: Scripts, base_folder: str | Path | None = None) -> list[Path]:
+    """The script files that ``scripts`` names, sorted and each once.
+
+    Raises ``ConfigurationError`` for a name that matches nothing.
+    """
+    base = Path(base_folder) if base_folder is not None else Path.cwd()
+    named: Iterable[str | Path] = [scripts] if isinstance(scripts, str | Path) else scripts
+    found: dict[Path, None] = {}
+    for name in named:
+        matches = sorted(_matches(base, Path(name)))
+        if not matches:
+            raise ConfigurationError(
+                f"No SQL script matches {str(name)!r} below {base}.",
+                remedy="Name a file, a folder with .sql files, or a pattern such as sql/**/*.sql.",
+            )
+        found.update(dict.fromkeys(matches))
+    if not found:
+        raise ConfigurationError("No SQL script was named.", remedy='Give scripts="sql/**/*.sql".')
+    return list(found)
+
+
+def _matches(base: Path, name: Path) -> Iterable[Path]:
+    whole = base / name
+    if whole.is_file():
+        return [whole]
+    if whole.is_dir():
+        return whole.rglob("*.sql")
+    root = Path(whole.anchor)
+    return (path for path in root.glob(str(whole.relative_to(root))) if path.is_file())
+
+
+def _declared_elsewhere(job: JobDefinition, project: Project) -> tuple[DeclaringScript, ...]:
+    """The other scripts that declare tables which the job reads or writes."""
+    own = {statement.location.path for statement in (*job.setup, job.statement)}
+    homes = {table.name.key: table.location.path for table in project.tables}
+    wanted: dict[str, list[str]] = {}
+    for table in (*job.reads, *job.sinks):
+        path = homes.get(table.key)
+        if path is not None and path not in own:
+            wanted.setdefault(path, []).append(table.key)
+    scripts = {script.path: script for script in project.scripts}
+    return tuple(
+        DeclaringScript(tuple(tables), _declarations(scripts[path]))
+        for path, tables in sorted(wanted.items())
+    )
+
+
+_DECLARES = (
+    StatementKind.CREATE_CATALOG,
+    StatementKind.CREATE_DATABASE,
+    StatementKind.CREATE_TABLE,
+    StatementKind.USE,
+)
+
+
+def _declarations(script: Script) -> tuple[Statement, ...]:
+    return tuple(s for s in script.statements if s.kind in _DECLARES)

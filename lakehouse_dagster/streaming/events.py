@@ -1,0 +1,137 @@
+"""Progress, health and outcomes as Dagster events: what a person sees on an asset's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from lakehouse_dagster.streaming.materialise import Materialised
+from lakehouse_dagster.streaming.observe import Observation, waits_for_a_person
+from lakehouse_dagster.streaming.progress import ProgressEvent
+from lakehouse_dagster.streaming.spec import SupervisionPolicy
+from lakehouse_dagster.streaming.start import StartOutcome
+from lakehouse_dagster.system_db import DesiredState, JobRecord
+
+DATA_VERSION = "dagster/data_version"
+HEALTH_CHECK = "job_health"
+
+
+def progress_metadata(event: ProgressEvent, now: datetime) -> dict[str, Any]:
+    """The numbers and texts of one progress event; numbers plot on the asset's page."""
+    metadata: dict[str, Any] = {
+        "snapshot": event.last_snapshot,
+        "snapshots": f"{event.first_snapshot} to {event.last_snapshot}",
+        "commits": ", ".join(f"{n} {kind}" for kind, n in sorted(event.commits_by_kind.items())),
+        "committed_at": dg.MetadataValue.timestamp(event.committed_at),
+        "rows_written": event.rows_written,
+        "rows_removed": event.rows_removed,
+        "files_added": event.files_added,
+        "files_deleted": event.files_deleted,
+        "bytes_added": event.bytes_added,
+        "age_seconds": round((now - event.committed_at).total_seconds(), 1),
+        "commit_user": event.commit_user,
+    }
+    if event.watermark is not None:
+        metadata["watermark"] = dg.MetadataValue.timestamp(event.watermark)
+        metadata["watermark_lag_seconds"] = round((now - event.watermark).total_seconds(), 1)
+    if event.partitions:
+        shown = event.partitions[:50]
+        more = len(event.partitions) - len(shown)
+        metadata["partitions_changed"] = len(event.partitions)
+        metadata["partitions"] = ", ".join(shown) + (f" and {more} more" if more else "")
+    if event.expired:
+        metadata["expired_unseen"] = ", ".join(f"{a} to {b}" for a, b in event.expired)
+    if event.snapshots_not_looked_into:
+        metadata["snapshots_not_counted"] = event.snapshots_not_looked_into
+    return metadata
+
+
+def progress_materialization(
+    key: dg.AssetKey, event: ProgressEvent, now: datetime
+) -> dg.AssetMaterialization:
+    """The event that moves the asset to its newest snapshot."""
+    return dg.AssetMaterialization(
+        asset_key=key,
+        description=f"Snapshots {event.first_snapshot} to {event.last_snapshot}.",
+        metadata=progress_metadata(event, now),
+        tags={DATA_VERSION: event.data_version},
+    )
+
+
+def materialize_result(
+    key: dg.AssetKey, outcome: StartOutcome, table: Materialised, now: datetime
+) -> dg.MaterializeResult[Any]:
+    """The result of materialising a table by making sure that its job runs."""
+    metadata: dict[str, Any] = {
+        "streaming_job": outcome.job,
+        "how": outcome.how.value,
+        "incarnation": outcome.incarnation,
+        "flink_job_id": outcome.flink_job_id,
+        "restored_from": outcome.restored_from or "nothing",
+    }
+    if table.event is not None:
+        metadata.update(progress_metadata(table.event, now))
+    else:
+        metadata.update(snapshot=table.newest_snapshot, new_data="none yet")
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata=metadata,
+        data_version=dg.DataVersion(str(table.newest_snapshot)),
+    )
+
+
+def health(
+    observation: Observation, record: JobRecord, policy: SupervisionPolicy
+) -> tuple[bool, str, dict[str, Any]]:
+    """Whether the job is as it should be, why, and the figures that a person wants to see."""
+    incarnation = observation.incarnation
+    metadata: dict[str, Any] = {
+        "streaming_job": observation.name,
+        "desired": observation.desired.value,
+        "observed": observation.observed.value,
+    }
+    if incarnation is not None:
+        metadata.update(
+            incarnation=incarnation.number,
+            flink_job_id=incarnation.flink_job_id,
+            restarts=incarnation.restarts,
+            restored_from=incarnation.restored_from or "nothing",
+        )
+        if incarnation.checkpoint_at is not None:
+            metadata["last_checkpoint"] = dg.MetadataValue.timestamp(incarnation.checkpoint_at)
+    if record.last_error:
+        metadata["last_error"] = record.last_error
+    if observation.desired is DesiredState.UNMANAGED:
+        return True, "Nobody has started or adopted this job yet.", metadata
+    if waits_for_a_person(record, policy) and not observation.healthy:
+        return (
+            False,
+            f"{record.attempts} attempts in a row failed; the job waits for a person to start it.",
+            metadata,
+        )
+    text = f"Should be {observation.desired.value}, is {observation.observed.value}"
+    return observation.healthy, f"{text}: {observation.reason}.", metadata
+
+
+def check_evaluations(
+    keys: Mapping[str, tuple[dg.AssetKey, ...]],
+    observation: Observation,
+    record: JobRecord,
+    policy: SupervisionPolicy,
+) -> list[dg.AssetCheckEvaluation]:
+    """The health check of each table that the job writes."""
+    passed, text, metadata = health(observation, record, policy)
+    return [
+        dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=HEALTH_CHECK,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=text,
+            metadata=metadata,
+        )
+        for key in keys[observation.name]
+    ]
