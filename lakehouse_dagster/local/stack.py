@@ -204,7 +204,7 @@ class LocalStack:
         if state is None or not found:
             return self._start_afresh(state, installed, progress)
         self._require_same_engine(state)
-        if state.settings != self.settings:
+        if state.settings != self.settings or self._wants_other_ports(state.ports):
             progress.message("the stack keeps the settings it was started with until it is down")
         state = self._write_down(state, found)
         missing = [service for service in Service if service not in found]
@@ -340,6 +340,11 @@ class LocalStack:
             rpc=earlier.rpc,
             sql_gateway=self._sql_gateway_port or earlier.sql_gateway,
         )
+
+    def _wants_other_ports(self, ports: Ports) -> bool:
+        return (self._rest_port or ports.rest) != ports.rest or (
+            self._sql_gateway_port or ports.sql_gateway
+        ) != ports.sql_gateway
 
     def _require_same_engine(self, state: StackState) -> None:
         if state.engine != self.engine.name:
