@@ -22,14 +22,19 @@ from definitions.comparison import TableComparison, compare
 from definitions.event_log import EventLog
 from definitions.simulator import hold
 from definitions.truth import EXPECTED, load_events
-from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.errors import ConfigurationError, LakehouseError
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from lakehouse_dagster.flink import FlinkCluster
+    from lakehouse_dagster.paimon import PaimonCatalog
+
 POLL_SECONDS = 1.0
 MORE_CHECKPOINTS = 2
+JOBS = tuple(table.replace(".", "_") for table in EXPECTED)
+"""The jobs of the story: each is named after the table that it writes."""
 
 
 class Lake(Protocol):
@@ -40,6 +45,19 @@ class Lake(Protocol):
 
     def read(self, table: str, snapshot_id: int) -> pa.Table:
         """The merged rows of that snapshot."""
+
+
+class CatalogLake:
+    """A Paimon catalog as the check reads it."""
+
+    def __init__(self, catalog: PaimonCatalog) -> None:
+        self._catalog = catalog.open()
+
+    def latest_snapshot_id(self, table: str) -> int | None:
+        return self._catalog.table(table).latest_snapshot_id()
+
+    def read(self, table: str, snapshot_id: int) -> pa.Table:
+        return self._catalog.table(table).read(snapshot_id=snapshot_id)
 
 
 CheckpointCounts = Callable[[], Mapping[str, int]]
@@ -128,7 +146,7 @@ class _Comparer:
             time.sleep(POLL_SECONDS)
 
     def once_more(self, before: AccuracyReport) -> AccuracyReport:
-        """The report after more checkpoints; it is about the same round, or it is not comparable."""
+        """The report after more checkpoints, about the same round."""
         after = self.report()
         if after.round_number != before.round_number:
             raise ConfigurationError(
@@ -198,3 +216,55 @@ def _wait_for_more_checkpoints(counts: CheckpointCounts, timeout_seconds: float)
                 remedy="Look at the job's checkpoints and exceptions in Flink's own UI.",
             )
         time.sleep(POLL_SECONDS)
+
+
+def checkpoint_counts_of(cluster: FlinkCluster) -> CheckpointCounts:
+    """Counts the completed checkpoints of the story's running jobs, found by name.
+
+    For a cluster that runs the story once. The counts raise ClusterUnreachableError when it cannot
+    be asked, and ConfigurationError when one of the jobs does not run.
+    """
+
+    def counts() -> Mapping[str, int]:
+        with cluster.job_manager() as job_manager:
+            running = {
+                job.name: job.job_id for job in job_manager.jobs() if not job.status.is_terminal
+            }
+            absent = [name for name in JOBS if name not in running]
+            if absent:
+                raise ConfigurationError(
+                    f"{', '.join(absent)}: no such job runs on {cluster.rest_url}.",
+                    remedy="Start the story's jobs, or leave the cluster out of the check.",
+                )
+            return {
+                name: job_manager.checkpoints(running[name]).completed_count for name in JOBS
+            }
+
+    return counts
+
+
+def main(arguments: list[str] | None = None) -> int:
+    from lakehouse_dagster import FlinkCluster, PaimonCatalog
+
+    parser = argparse.ArgumentParser(description="Compare the story's tables with the event log.")
+    parser.add_argument("folder", type=Path, help="the simulator's folder")
+    parser.add_argument("warehouse")
+    parser.add_argument("--rest-url", help="compare again two checkpoints later")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds (default: 120)")
+    chosen = parser.parse_args(arguments)
+    cluster = FlinkCluster(chosen.rest_url, sql_gateway_url="") if chosen.rest_url else None
+    try:
+        report = check_accuracy(
+            chosen.folder,
+            CatalogLake(PaimonCatalog(warehouse=chosen.warehouse)),
+            timeout_seconds=chosen.timeout,
+            checkpoint_counts=checkpoint_counts_of(cluster) if cluster else None,
+        )
+    except LakehouseError as error:
+        parser.exit(1, f"{error}\n")
+    print(report.describe())
+    return 0 if report.equal else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
