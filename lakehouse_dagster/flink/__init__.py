@@ -16,6 +16,7 @@ from lakehouse_dagster.flink.restore_points import (
     RestorePoint,
     RestorePointKind,
     is_complete,
+    job_ids_with_checkpoints,
     newest_complete_checkpoint,
 )
 from lakehouse_dagster.flink.sql_gateway import Operation, Session, SqlGateway
@@ -57,6 +58,7 @@ __all__ = [
     "create_catalog",
     "identifier",
     "is_complete",
+    "job_ids_with_checkpoints",
     "newest_complete_checkpoint",
     "options_clause",
     "qualified",

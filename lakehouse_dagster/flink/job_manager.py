@@ -237,8 +237,12 @@ def _overview(answer: Mapping[str, Any]) -> ClusterOverview:
 
 
 def _summary(job: Mapping[str, Any]) -> JobSummary:
+    tasks = job["tasks"]
     return _summary_of(
-        job, tasks_total=job["tasks"]["total"], tasks_running=job["tasks"]["running"]
+        job,
+        tasks_total=tasks["total"],
+        tasks_running=tasks["running"],
+        tasks_finished=tasks["finished"],
     )
 
 
@@ -248,10 +252,13 @@ def _summary_from_details(job: Mapping[str, Any]) -> JobSummary:
         job,
         tasks_total=sum(sum(counts.values()) for counts in tasks),
         tasks_running=sum(counts["RUNNING"] for counts in tasks),
+        tasks_finished=sum(counts["FINISHED"] for counts in tasks),
     )
 
 
-def _summary_of(job: Mapping[str, Any], *, tasks_total: int, tasks_running: int) -> JobSummary:
+def _summary_of(
+    job: Mapping[str, Any], *, tasks_total: int, tasks_running: int, tasks_finished: int
+) -> JobSummary:
     ended_at = int(job["end-time"])
     return JobSummary(
         job_id=str(job["jid"]),
@@ -262,6 +269,7 @@ def _summary_of(job: Mapping[str, Any], *, tasks_total: int, tasks_running: int)
         duration_ms=int(job["duration"]),
         tasks_total=int(tasks_total),
         tasks_running=int(tasks_running),
+        tasks_finished=int(tasks_finished),
     )
 
 

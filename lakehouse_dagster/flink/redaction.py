@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 MASK = "****"
 MAX_ROOT_CAUSE_CHARACTERS = 1000
 
+# What Flink itself masks (GlobalConfiguration.SENSITIVE_KEYS) and what storage and Kafka add.
 _SENSITIVE = (
-    r"pass(?:word|wd|phrase)?|secret|token|api[-_.]?key|access[-_.]?key|account[-_.]?key"
-    r"|private[-_.]?key|credentials?|jaas|auth(?:orization)?[-_.]?(?:header|key)|sas|fs\.azure"
+    r"passw|passphrase|secret|token|api[-_.]?key|access[-_.]?key|account[-_.]?key|service[-_.]?key"
+    r"|private[-_.]?key|credential|jaas|auth-params|basic-auth|http-headers"
 )
-_SENSITIVE_KEY = re.compile(rf"(?:^|[^a-z])(?:[a-z]*?)(?:{_SENSITIVE})(?:[^a-z]|$)", re.IGNORECASE)
+_SENSITIVE_KEY = re.compile(_SENSITIVE, re.IGNORECASE)
 
 _QUOTED_VALUE = r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\""
 _SECRET_ASSIGNMENT = re.compile(
@@ -20,7 +21,8 @@ _SECRET_ASSIGNMENT = re.compile(
     rf"(?P<value>{_QUOTED_VALUE}|[^\s,;)}}\]]+)",
     re.IGNORECASE,
 )
-_OPTION_ASSIGNMENT = re.compile(r"'((?:[^']|'')*)'\s*(?:=>|=|,)\s*'((?:[^']|'')*)'")
+# A look-ahead, tried at every quote: an apostrophe in a comment must not shift the pairs.
+_OPTION_ASSIGNMENT = re.compile(r"(?='((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)')")
 _URL_PASSWORD = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@", re.IGNORECASE)
 _AUTHORIZATION = re.compile(r"\b(?P<scheme>Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 
@@ -37,17 +39,21 @@ _ROW_DATA = (
     # `Failed to deserialize JSON '{…}'`, `… CSV row 'a,b'`, `Corrupt Debezium JSON message '…'`
     re.compile(
         r"(?P<before>\b(?:JSON|CSV|Avro|Protobuf|Debezium|Canal|Maxwell|OGG|record|row|message)"
-        r"[\w ]{0,40}:?\s*)'.*(?:'|$)",
+        r"[\w ]{0,40}:?\s+)'.*(?:'|$)",
         re.DOTALL | re.IGNORECASE,
     ),
+    # Jackson: `Unrecognized token 'Ann': was expecting …`, `[Source: (String)"…"; line: 1]`
+    re.compile(r"(?P<before>\bUnrecognized token )'.*'(?=: was expecting)", re.DOTALL),
+    re.compile(r"(?P<before>\bSource: \([^)]*\))\".*(?:\"|$)", re.DOTALL),
     # A JSON document anywhere: `{"id":1,…}`
     re.compile(r"(?P<before>)\[?\{\s*\".*(?:\}|$)\]?", re.DOTALL),
     # java.lang.NumberFormatException, java.time.format.DateTimeParseException
-    re.compile(r"(?P<before>For input string: )\".*(?:\"|$)", re.DOTALL),
+    re.compile(r"(?P<before>For input string: )(?:\".*(?:\"|$)|'.*(?:'|$))", re.DOTALL),
     re.compile(r"(?P<before>\bText )'.*'(?= could not be parsed)", re.DOTALL),
-    # `Could not parse value 'x'`, `Cannot parse "x" as …`, `invalid value: x`
+    # `Cannot parse "x" as …`; of a wrong option (`Could not parse value 'x' for key 'y'`) keep `y`
     re.compile(
-        r"(?P<before>\b(?:parse|cast|convert)(?: \w+){0,3} )(?:'.*'|\".*\")",
+        r"(?P<before>\b(?:parse|cast|convert)(?: \w+){0,3} )"
+        r"(?:'.*'(?= for key ')|'.*'|\".*\")",
         re.DOTALL | re.IGNORECASE,
     ),
 )

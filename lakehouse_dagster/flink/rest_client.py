@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse_dagster.errors import (
     AnswerLostError,
     ClusterUnreachableError,
+    ConfigurationError,
     FlinkRequestError,
     NotFoundError,
 )
@@ -257,9 +258,16 @@ class RestClient:
             return False  # loading the system's certificates takes tens of milliseconds
         if isinstance(verify, bool):
             return verify
-        if os.path.isdir(verify):
-            return ssl.create_default_context(capath=verify)
-        return ssl.create_default_context(cafile=verify)
+        try:
+            if os.path.isdir(verify):
+                return ssl.create_default_context(capath=verify)
+            return ssl.create_default_context(cafile=verify)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"The CA bundle {verify!r} of cluster {self._cluster.name!r} cannot be read: "
+                f"{error.strerror or error}.",
+                remedy="Give verify= the path of a PEM file.",
+            ) from error
 
 
 _UNREADABLE = object()

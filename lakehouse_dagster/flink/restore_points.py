@@ -60,7 +60,7 @@ def newest_complete_checkpoint(checkpoint_dir: str, job_id: str) -> RestorePoint
         raise ConfigurationError(
             f"{job_id!r} is not a job id of Flink.", remedy="It has 32 hexadecimal digits."
         )
-    folder = f"{checkpoint_dir.rstrip('/')}/{job_id}"
+    folder = f"{_given(checkpoint_dir)}/{job_id}"
     complete = []
     try:
         files, local_folder = _files_at(folder)
@@ -87,7 +87,7 @@ def is_complete(path: str) -> bool:
         FlinkError: it cannot be looked at.
         ConfigurationError: the kind of address is not known.
     """
-    path = path.rstrip("/")
+    path = _given(path)
     if path.rpartition("/")[2] != METADATA_FILE:
         path = f"{path}/{METADATA_FILE}"
     try:
@@ -95,6 +95,33 @@ def is_complete(path: str) -> bool:
         return files.written_at(local_path) is not None
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def job_ids_with_checkpoints(checkpoint_dir: str) -> frozenset[str]:
+    """The Flink job ids that have a folder under the checkpoint directory, complete or not.
+
+    The JobManager makes the folder when a job starts, so a job without one never got so far, or
+    its folder was taken away.
+
+    Raises:
+        FlinkError: the directory exists but cannot be read.
+        ConfigurationError: the kind of address is not known.
+    """
+    directory = checkpoint_dir.rstrip("/")
+    try:
+        files, local_path = _files_at(directory)
+        names = files.folders(local_path)
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+    return frozenset(name for name in names if re.fullmatch(r"[0-9a-f]{32}", name))
+
+
+def _given(path: str) -> str:
+    if not path.strip():
+        raise ConfigurationError(
+            "The path of checkpoints is empty.", remedy="Use an absolute path, file:// or s3://."
+        )
+    return path.rstrip("/")
 
 
 class _Files(Protocol):

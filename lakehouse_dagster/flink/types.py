@@ -82,6 +82,14 @@ class JobSummary:
     duration_ms: int
     tasks_total: int
     tasks_running: int
+    tasks_finished: int = 0
+
+    @property
+    def all_tasks_run(self) -> bool:
+        """Whether every task runs, or has read a bounded source to its end."""
+        return self.tasks_total > 0 and (
+            self.tasks_running + self.tasks_finished == self.tasks_total
+        )
 
 
 @dataclass(frozen=True)
