@@ -53,16 +53,14 @@ def load_project(module: str | None, lakehouse_name: str | None = None) -> Loade
     was named.
     """
     name = module or default_module()
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    add_working_folder()
     try:
         imported = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise
         raise ConfigurationError(
-            f"There is no Python module {name!r} here ({folder}).",
+            f"There is no Python module {name!r} here ({Path.cwd()}).",
             remedy="Go to the project's folder, or name the module with -m.",
         ) from error
     found = {lake.lakehouse.name: lake for lake in _lakehouses(imported)}
@@ -75,6 +73,13 @@ def load_project(module: str | None, lakehouse_name: str | None = None) -> Loade
         + (f"the lakehouses {', '.join(sorted(found))}." if found else "no lakehouse."),
         remedy="Choose one with --lakehouse." if found else "Add one: see the README.",
     )
+
+
+def add_working_folder() -> None:
+    """Let modules of the working folder be imported, as Dagster's own commands do."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def default_module() -> str:
