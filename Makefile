@@ -1,0 +1,44 @@
+# Everything happens in .venv here and in the cache folder LAKEHOUSE_HOME (default ~/.cache/lakehouse).
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test check format bench clean
+
+help:
+	@echo "make demo    a local Flink, live data and Dagster; Ctrl-C takes all down"
+	@echo "make test    all tests, on a real Flink"
+	@echo "make check   ruff, mypy, import-linter"
+	@echo "make bench   what is measured (python -m benchmarks NAME for one)"
+	@echo "make setup   the virtual environment alone"
+
+setup: .venv/.complete
+
+.venv/.complete: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed, this is %s: make PYTHON=/path/to/python" % sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/lakehouse demo
+
+test: setup
+	@$(BIN)/python -m lakehouse_dagster.local.fetch
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	@$(BIN)/python -m lakehouse_dagster.local.fetch
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
