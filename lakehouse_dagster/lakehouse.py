@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 Scripts: TypeAlias = str | Path | Sequence[str | Path]
 
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _LOGGER = logging.getLogger("lakehouse_dagster")
 
 
@@ -53,11 +56,17 @@ class Lakehouse:
     materialize_timeout: str = "10m"
 
     def __post_init__(self) -> None:
-        if not self.name or "/" in self.name:
+        if not _NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"A lakehouse cannot be named {self.name!r}.",
                 remedy="Use letters, digits, '_', '-' and '.'.",
             )
+        if isinstance(self.key_prefix, str) or not all(self.key_prefix):
+            raise ConfigurationError(
+                f"Lakehouse.key_prefix is {self.key_prefix!r}.",
+                remedy='Give the parts of the prefix as a tuple, such as ("prod", "lake").',
+            )
+        object.__setattr__(self, "key_prefix", tuple(self.key_prefix))
         duration(self.materialize_timeout, what="Lakehouse.materialize_timeout")
 
     def load(
@@ -73,6 +82,7 @@ class Lakehouse:
         Needs no network. Raises ``ScriptError`` with file, line and column of the first script
         that cannot be used, and ``ConfigurationError`` when there is none.
         """
+        policy = _start_policy(start)
         paths = find_scripts(scripts, base_folder)
         project = read_project(paths, catalog=self.catalog.name, base=base_folder)
         for problem in project.problems:
@@ -88,7 +98,7 @@ class Lakehouse:
                 column=first.location.column,
                 remedy=f"{first.remedy}{more}",
             )
-        return LoadedLakehouse(self, project, StartPolicy(start))
+        return LoadedLakehouse(self, project, policy, Path(base_folder or "."))
 
     def definitions(
         self,
@@ -115,6 +125,8 @@ class LoadedLakehouse:
     lakehouse: Lakehouse
     project: Project
     start: StartPolicy
+    base_folder: Path = Path()
+    """What the paths of the scripts are relative to."""
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -140,12 +152,14 @@ class LoadedLakehouse:
             self.project,
             key_prefix=self.lakehouse.key_prefix,
             catalog=self.lakehouse.catalog.name,
+            base_folder=self.base_folder,
         )
 
     def definitions(self, *, sensors_running: bool = True) -> dg.Definitions:
         """Assets, checks, jobs and sensors; the object itself is a resource of the same name."""
         import dagster as dg
 
+        from lakehouse_dagster.streaming import assets
         from lakehouse_dagster.streaming import definitions as face
         from lakehouse_dagster.streaming.graph import dagster_name
 
@@ -167,13 +181,13 @@ class LoadedLakehouse:
         )
         return dg.Definitions(
             assets=[
-                *face.streaming_assets(
+                *assets.streaming_assets(
                     self.runtime, self.graph, materialize_timeout_seconds=timeout
                 ),
                 *(spec for table, spec in self.graph.tables.items() if table not in written),
                 *self.graph.outside.values(),
             ],
-            asset_checks=face.health_checks(self.runtime, self.graph),
+            asset_checks=assets.health_checks(self.runtime, self.graph),
             jobs=[*face.job_actions(self.runtime), reconcile],
             sensors=[supervise, report],
             resources={dagster_name(self.lakehouse.name): self},
@@ -195,7 +209,7 @@ def find_scripts(scripts: Scripts, base_folder: str | Path | None = None) -> lis
                 f"No SQL script matches {str(name)!r} below {base}.",
                 remedy="Name a file, a folder with .sql files, or a pattern such as sql/**/*.sql.",
             )
-        found.update(dict.fromkeys(matches))
+        found.update((Path(os.path.normpath(path)), None) for path in matches)
     if not found:
         raise ConfigurationError("No SQL script was named.", remedy='Give scripts="sql/**/*.sql".')
     return list(found)
@@ -207,8 +221,20 @@ def _matches(base: Path, name: Path) -> Iterable[Path]:
         return [whole]
     if whole.is_dir():
         return whole.rglob("*.sql")
-    root = Path(whole.anchor)
-    return (path for path in root.glob(str(whole.relative_to(root))) if path.is_file())
+    # Only what the user wrote is a pattern: the folder below which it counts may hold brackets.
+    root = Path(name.anchor) if name.is_absolute() else base
+    pattern = str(name.relative_to(name.anchor)) if name.is_absolute() else str(name)
+    return (path for path in root.glob(pattern) if path.is_file())
+
+
+def _start_policy(start: StartPolicy | str) -> StartPolicy:
+    try:
+        return StartPolicy(start)
+    except ValueError:
+        known = ", ".join(policy.value for policy in StartPolicy)
+        raise ConfigurationError(
+            f"start is {start!r}, which is no start policy.", remedy=f"Write one of: {known}."
+        ) from None
 
 
 def _declared_elsewhere(job: JobDefinition, project: Project) -> tuple[DeclaringScript, ...]:

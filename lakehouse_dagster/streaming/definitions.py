@@ -1,26 +1,25 @@
-"""The Dagster face of the streaming room: assets, jobs, sensors and checks; thin."""
+"""The Dagster face of the streaming room: jobs and sensors here, assets in ``assets.py``; thin."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from lakehouse_dagster.streaming.apply import Applied, apply, verb
+from lakehouse_dagster.streaming.assets import CANCELLABLE, health_check_keys
 from lakehouse_dagster.streaming.events import (
     DATA_VERSION,
-    HEALTH_CHECK,
+    HealthCheckKeys,
     check_evaluations,
     health,
-    materialize_result,
     progress_materialization,
 )
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
-from lakehouse_dagster.streaming.materialise import materialise
 from lakehouse_dagster.streaming.progress import ProgressCursor, advance, moved
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.streaming.spec import ProgressPolicy, StreamingJob
+from lakehouse_dagster.streaming.spec import ProgressPolicy
 from lakehouse_dagster.streaming.start import StartOutcome
 from lakehouse_dagster.streaming.supervise import (
     Action,
@@ -28,88 +27,7 @@ from lakehouse_dagster.streaming.supervise import (
     SupervisorCursor,
     claim,
     look,
-    observe_all,
 )
-
-CANCELLABLE = {"lakehouse/acts_on": "flink"}
-
-
-def streaming_assets(
-    runtime: Runtime, graph: AssetGraph, *, materialize_timeout_seconds: float
-) -> list[dg.AssetsDefinition]:
-    """One executable asset a job: materialising its tables makes sure that the job runs."""
-    return [
-        _job_assets(runtime, graph, job, materialize_timeout_seconds)
-        for job in runtime.jobs.values()
-        if job.sink_keys
-    ]
-
-
-def _job_assets(
-    runtime: Runtime, graph: AssetGraph, job: StreamingJob, timeout_seconds: float
-) -> dg.AssetsDefinition:
-    tables = {graph.key(table): table for table in job.sink_keys}
-
-    @dg.multi_asset(
-        name=f"{dagster_name(runtime.lakehouse)}__{dagster_name(job.name)}",
-        specs=[graph.tables[table] for table in job.sink_keys],
-        can_subset=len(tables) > 1,
-        pool=f"{dagster_name(runtime.lakehouse)}/{dagster_name(job.name)}",
-        op_tags=CANCELLABLE,
-    )
-    def streaming_job(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
-        chosen = {key: tables[key] for key in sorted(context.selected_asset_keys)}
-        outcome, materialised = materialise(
-            runtime,
-            job.name,
-            list(chosen.values()),
-            timeout_seconds=timeout_seconds,
-            holder=f"Dagster run {context.run_id}",
-            log=context.log,
-        )
-        by_table = {m.table: m for m in materialised}
-        for key, table in chosen.items():
-            yield materialize_result(key, outcome, by_table[table], runtime.clock.now())
-
-    return streaming_job
-
-
-def health_checks(runtime: Runtime, graph: AssetGraph) -> list[dg.AssetChecksDefinition]:
-    """The check ``job_health`` of every table that a streaming job writes."""
-    return [_health_check(runtime, graph, job) for job in runtime.jobs.values() if job.sink_keys]
-
-
-def _health_check(
-    runtime: Runtime, graph: AssetGraph, job: StreamingJob
-) -> dg.AssetChecksDefinition:
-    keys = [graph.key(table) for table in job.sink_keys]
-
-    @dg.multi_asset_check(
-        name=f"{dagster_name(runtime.lakehouse)}__{dagster_name(job.name)}__health",
-        specs=[
-            dg.AssetCheckSpec(
-                HEALTH_CHECK,
-                asset=key,
-                description=f"The streaming job {job.name} is as it should be.",
-            )
-            for key in keys
-        ],
-    )
-    def job_health(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        observation = next(o for o in observe_all(runtime) if o.name == job.name)
-        passed, text, metadata = health(
-            observation, runtime.memory.ensure(job.name), runtime.policy
-        )
-        for key in keys:
-            yield dg.AssetCheckResult(
-                asset_key=key,
-                check_name=HEALTH_CHECK,
-                passed=passed,
-                description=text,
-                metadata=metadata,
-            )
-
-    return job_health
 
 
 class ChosenJobs(dg.Config):
@@ -182,10 +100,7 @@ def supervisor(
 ) -> tuple[dg.SensorDefinition, dg.JobDefinition]:
     """The sensor that watches the cluster, and the job it asks for when something is due."""
     prefix = dagster_name(runtime.lakehouse)
-    keys = {
-        job.name: tuple(graph.key(table) for table in job.sink_keys)
-        for job in runtime.jobs.values()
-    }
+    keys = health_check_keys(runtime, graph)
 
     @dg.op(name=f"{prefix}_reconcile", tags=CANCELLABLE)
     def reconcile(context: dg.OpExecutionContext, config: Reconcile) -> None:
@@ -269,7 +184,7 @@ def _is_reported(instance: dg.DagsterInstance, key: dg.AssetKey, data_version: s
 
 
 def _changes(
-    runtime: Runtime, keys: Mapping[str, tuple[dg.AssetKey, ...]], seen: Look
+    runtime: Runtime, keys: HealthCheckKeys, seen: Look
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, str]]:
     """Health evaluations of the jobs whose state or error is another than last reported."""
     records = {record.name: record for record in runtime.memory.all()}
@@ -277,7 +192,7 @@ def _changes(
     reported: dict[str, str] = {}
     for observation in seen.observations:
         record = records[observation.name]
-        passed, text, _ = health(observation, record, runtime.policy)
+        passed, _, _ = health(observation, record, runtime.policy)
         state = (
             f"{observation.desired.value}/{observation.observed.value}/{passed}/"
             + (hashlib.sha256((record.last_error or "").encode()).hexdigest()[:8])
@@ -319,6 +234,7 @@ def _forget_attempts(runtime: Runtime, names: Sequence[str]) -> None:
     """A person acts: the job no longer waits for one."""
     for name in names:
         runtime.job(name)
+    for name in names:
         runtime.memory.reset_attempts(name)
 
 
@@ -329,7 +245,8 @@ def _do(runtime: Runtime, context: dg.OpExecutionContext, work: Sequence[tuple[s
             metadata={"jobs": ", ".join(sorted(runtime.jobs))},
             allow_retries=False,
         )
-    results = apply(runtime, work, holder=f"Dagster run {context.run_id}", log=context.log)
+    each_once = list(dict(work).items())
+    results = apply(runtime, each_once, holder=f"Dagster run {context.run_id}", log=context.log)
     context.add_output_metadata({"jobs": dg.MetadataValue.table(_records(results), schema=_SCHEMA)})
     failed = [result for result in results if result.error is not None]
     if failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import dagster as dg
 
@@ -17,6 +17,9 @@ from lakehouse_dagster.system_db import DesiredState, JobRecord
 
 DATA_VERSION = "dagster/data_version"
 HEALTH_CHECK = "job_health"
+
+HealthCheckKeys: TypeAlias = Mapping[str, tuple[dg.AssetCheckKey, ...]]
+"""The health checks of each job, by its name: one for every table that it writes."""
 
 
 def progress_metadata(event: ProgressEvent, now: datetime) -> dict[str, Any]:
@@ -117,7 +120,7 @@ def health(
 
 
 def check_evaluations(
-    keys: Mapping[str, tuple[dg.AssetKey, ...]],
+    keys: HealthCheckKeys,
     observation: Observation,
     record: JobRecord,
     policy: SupervisionPolicy,
@@ -126,8 +129,8 @@ def check_evaluations(
     passed, text, metadata = health(observation, record, policy)
     return [
         dg.AssetCheckEvaluation(
-            asset_key=key,
-            check_name=HEALTH_CHECK,
+            asset_key=key.asset_key,
+            check_name=key.name,
             passed=passed,
             severity=dg.AssetCheckSeverity.ERROR,
             description=text,

@@ -1,11 +1,11 @@
-"""Tables, sources and jobs of the scripts as a Dagster asset graph: keys, dependencies, metadata."""
+"""Tables, sources and jobs as a Dagster asset graph: keys, dependencies, metadata."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,23 @@ from lakehouse_dagster.sql.model import (
     JobDefinition,
     Location,
     Project,
-    SourceDefinition,
     TableDefinition,
 )
+from lakehouse_dagster.sql.sources import mask_secrets
+
+_READABLE = re.compile(r"[A-Za-z0-9]+(?:[_.][A-Za-z0-9]+)*")
 
 
 def dagster_name(name: str) -> str:
     """A name that Dagster accepts for ops, jobs, sensors and groups; different for each ``name``.
 
-    Dots become two underscores; whatever else changes gets a short hash, so nothing collides.
+    Dots become two underscores; a name that could not be told apart so gets a short hash, after
+    three underscores, which no other name holds.
     """
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name.replace(".", "__"))
-    if plain == name.replace(".", "__") and "__" not in name and plain:
+    if _READABLE.fullmatch(name):
         return plain
-    return f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return f"{plain}___{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 @dataclass(frozen=True)
@@ -51,54 +54,158 @@ class AssetGraph:
 
 
 def build_graph(
-    project: Project, *, key_prefix: tuple[str, ...] = (), catalog: str = "lake"
+    project: Project,
+    *,
+    key_prefix: tuple[str, ...] = (),
+    catalog: str = "lake",
+    base_folder: str | Path | None = None,
 ) -> AssetGraph:
-    """Make the asset specs of all tables and sources that the scripts name."""
-    flows = _flows_by_sink(project.jobs)
-    upstream = {table: _upstream_tables(flows.get(table, ())) for table in _tables(project)}
-    order, cut = _sort(upstream)
-    definitions = {t.name.key: t for t in project.tables}
-    jobs = {sink.key: job for job in project.jobs for sink in job.sinks}
+    """Make the asset specs of all tables and sources that the scripts name.
 
-    def key(table: str) -> dg.AssetKey:
-        return dg.AssetKey([*key_prefix, *table.split(".", 1)])
+    Args:
+        project: the scripts, read.
+        key_prefix: comes before database and table in the asset key of every table.
+        catalog: what Flink SQL calls the catalog.
+        base_folder: what the paths of the scripts are relative to; by default the working folder.
+    """
+    return _GraphBuilder(project, key_prefix, catalog, Path(base_folder or ".")).build()
 
-    tables = {}
-    for table in order:
-        deps: list[dg.AssetKey] = [key(u) for u in sorted(upstream[table]) if (table, u) not in cut]
-        sources = sorted({s for flow in flows.get(table, ()) for s in flow.sources})
-        deps += [dg.AssetKey(list(source)) for source in sources]
-        tables[table] = dg.AssetSpec(
-            key(table),
-            deps=deps,
-            description=_description(definitions.get(table), jobs.get(table)),
-            metadata=_metadata(
-                table, catalog, definitions.get(table), jobs.get(table), flows.get(table, ()), cut
-            ),
-            group_name=dagster_name(table.split(".", 1)[0]),
-            kinds={"paimon", "flink"} if table in jobs else {"paimon"},
+
+class _GraphBuilder:
+    """Nodes are ``database.table``, or ``system/…/name`` for what is outside the lake."""
+
+    def __init__(
+        self, project: Project, key_prefix: tuple[str, ...], catalog: str, base_folder: Path
+    ) -> None:
+        self.catalog = catalog
+        self.base_folder = base_folder
+        self.declared = {t.name.key: t for t in project.tables}
+        self.sources = {source.asset_key: source for source in project.sources}
+        self.writers = _writers(project.jobs)
+        self.flows = _flows_by_target(project.jobs)
+        used = (t.key for job in project.jobs for t in (*job.sinks, *job.reads))
+        self.tables = {*self.declared, *used}
+        self.read_outside = {s for job in project.jobs for s in job.sources}
+        written = {f.external_sink for job in project.jobs for f in job.flows if f.external_sink}
+        self.outside = {"/".join(key): key for key in self.read_outside | written}
+        self.keys = {t: dg.AssetKey([*key_prefix, *t.split(".", 1)]) for t in self.tables}
+        taken = set(self.keys.values())
+        for node, parts in self.outside.items():
+            key = dg.AssetKey(list(parts))
+            self.keys[node] = dg.AssetKey(["outside", *parts]) if key in taken else key
+        self.upstream = {node: self._reads(node) for node in (*self.tables, *self.outside)}
+        self.order, self.cut = _sort(self.upstream)
+
+    def build(self) -> AssetGraph:
+        return AssetGraph(
+            {node: self._table(node) for node in self.order if node in self.tables},
+            {key: self._outside(node, key) for node, key in sorted(self.outside.items())},
+            tuple(sorted(self.cut)),
         )
-    return AssetGraph(tables, _outside(project), tuple(sorted(cut)))
+
+    def _reads(self, node: str) -> set[str]:
+        """What the flows into a node read, itself left out: no asset can depend on itself."""
+        found: set[str] = set()
+        for flow in self.flows.get(node, ()):
+            found.update(table.key for table in flow.reads)
+            found.update("/".join(source) for source in flow.sources)
+        return found - {node}
+
+    def _deps(self, node: str) -> list[dg.AssetKey]:
+        kept = (above for above in self.upstream[node] if (node, above) not in self.cut)
+        return [self.keys[above] for above in sorted(kept)]
+
+    def _table(self, table: str) -> dg.AssetSpec:
+        jobs = self.writers.get(table, ())
+        definition = self.declared.get(table)
+        return dg.AssetSpec(
+            self.keys[table],
+            deps=self._deps(table),
+            description=_description(definition, jobs),
+            metadata={
+                "dagster/table_name": f"{self.catalog}.{table}",
+                "dagster/storage_kind": "paimon",
+                **(_declaration(definition) if definition is not None else {}),
+                **self._writing(table, jobs),
+                **self._places(
+                    *((job.location, f"INSERT of {job.name}") for job in jobs),
+                    *([(definition.location, "CREATE TABLE")] if definition is not None else []),
+                ),
+            },
+            group_name=dagster_name(table.split(".", 1)[0]),
+            kinds={"paimon", "flink"} if jobs else {"paimon"},
+        )
+
+    def _writing(self, node: str, jobs: Sequence[JobDefinition]) -> dict[str, Any]:
+        """How data gets into a table, as far as the graph itself does not show it."""
+        metadata: dict[str, Any] = {}
+        flows = self.flows.get(node, ())
+        if jobs:
+            metadata["streaming_job"] = ", ".join(job.name for job in jobs)
+        if any(flow.reads_itself for flow in flows):
+            metadata["reads_itself"] = True
+        left_out = sorted(above for below, above in self.cut if below == node)
+        if left_out:
+            metadata["cyclic_dependencies_left_out"] = ", ".join(left_out)
+        if any(not flow.dependencies_known for flow in flows):
+            metadata["dependencies"] = "not all known: a statement could not be read wholly"
+        return metadata
+
+    def _places(self, *places: tuple[Location, str]) -> dict[str, Any]:
+        """Links to lines of scripts. Dagster calls them beta at every use: said once, in docs."""
+        if not places:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dg.BetaWarning)
+            references = dg.CodeReferencesMetadataValue(
+                code_references=[
+                    dg.LocalFileCodeReference(
+                        file_path=str((self.base_folder / location.path).resolve()),
+                        line_number=location.line,
+                        label=label,
+                    )
+                    for location, label in places
+                ]
+            )
+        return {"dagster/code_references": references}
+
+    def _outside(self, node: str, key: tuple[str, ...]) -> dg.AssetSpec:
+        """What the jobs read, or write, outside the lake."""
+        source = self.sources.get(key)
+        metadata = self._writing(node, ())
+        if source is not None:
+            metadata["options"] = dg.MetadataValue.json(mask_secrets(source.options))
+            metadata |= self._places((source.location, "CREATE TABLE"))
+        return dg.AssetSpec(
+            self.keys[node],
+            deps=self._deps(node),
+            description="Outside the lake: read or written by streaming jobs.",
+            metadata=metadata,
+            group_name="sources" if key in self.read_outside else "outside",
+            kinds={_kind(source.connector)} if source is not None else set(),
+        )
 
 
-def _tables(project: Project) -> list[str]:
-    declared = [t.name.key for t in project.tables]
-    used = [t.key for job in project.jobs for t in (*job.sinks, *job.reads)]
-    return sorted({*declared, *used})
-
-
-def _flows_by_sink(jobs: Iterable[JobDefinition]) -> dict[str, tuple[Flow, ...]]:
-    flows: dict[str, tuple[Flow, ...]] = {}
+def _writers(jobs: Iterable[JobDefinition]) -> dict[str, tuple[JobDefinition, ...]]:
+    """The jobs that write each table: several, for one whose columns come from several streams."""
+    writers: dict[str, tuple[JobDefinition, ...]] = {}
     for job in jobs:
-        for flow in job.flows:
-            if flow.sink is not None:
-                flows[flow.sink.key] = (*flows.get(flow.sink.key, ()), flow)
+        for sink in job.sinks:
+            writers[sink.key] = (*writers.get(sink.key, ()), job)
+    return writers
+
+
+def _flows_by_target(jobs: Iterable[JobDefinition]) -> dict[str, tuple[Flow, ...]]:
+    flows: dict[str, tuple[Flow, ...]] = {}
+    for flow in (flow for job in jobs for flow in job.flows):
+        target = flow.sink.key if flow.sink is not None else "/".join(flow.external_sink or ())
+        flows[target] = (*flows.get(target, ()), flow)
     return flows
 
 
-def _upstream_tables(flows: Iterable[Flow]) -> set[str]:
-    """What the flows read, their own sink left out: an asset cannot depend on itself."""
-    return {t.key for flow in flows for t in flow.reads if t != flow.sink}
+def _kind(connector: str) -> str:
+    """The connector's name as Dagster takes it for a tag."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", connector)[:40].strip("_.-") or "unknown"
 
 
 def _sort(upstream: Mapping[str, set[str]]) -> tuple[list[str], set[tuple[str, str]]]:
@@ -128,64 +235,26 @@ def _sort(upstream: Mapping[str, set[str]]) -> tuple[list[str], set[tuple[str, s
     return order, cut
 
 
-def _description(table: TableDefinition | None, job: JobDefinition | None) -> str | None:
+def _description(table: TableDefinition | None, jobs: Sequence[JobDefinition]) -> str | None:
     said = [table.comment] if table and table.comment else []
-    if job is not None:
-        said.append(f"Written by the streaming job `{job.name}`.")
+    if jobs:
+        names = ", ".join(f"`{job.name}`" for job in jobs)
+        said.append(f"Written by the streaming job{'s' if len(jobs) > 1 else ''} {names}.")
     return "\n\n".join(said) or None
 
 
-def _metadata(
-    table: str,
-    catalog: str,
-    definition: TableDefinition | None,
-    job: JobDefinition | None,
-    flows: tuple[Flow, ...],
-    cut: set[tuple[str, str]],
-) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        "dagster/table_name": f"{catalog}.{table}",
-        "dagster/storage_kind": "paimon",
-    }
-    if definition is not None:
-        if definition.columns_known:
-            metadata["dagster/column_schema"] = _column_schema(definition)
-        if definition.primary_key:
-            metadata["primary_key"] = ", ".join(definition.primary_key)
-        if definition.partition_keys:
-            metadata["partition_keys"] = ", ".join(definition.partition_keys)
-        if definition.options:
-            metadata["options"] = dg.MetadataValue.json(dict(definition.options))
-    if job is not None:
-        metadata["streaming_job"] = job.name
-    if any(flow.reads_itself for flow in flows):
-        metadata["reads_itself"] = True
-    left_out = sorted(above for below, above in cut if below == table)
-    if left_out:
-        metadata["cyclic_dependencies_left_out"] = ", ".join(left_out)
-    if any(not flow.dependencies_known for flow in flows):
-        metadata["dependencies"] = "not all known: the reader could not read the whole statement"
-    places = [(job.location, "the job's INSERT")] if job else []
-    places += [(definition.location, "CREATE TABLE")] if definition else []
-    if places:
-        metadata["dagster/code_references"] = _references(places)
+def _declaration(definition: TableDefinition) -> dict[str, Any]:
+    """What CREATE TABLE says about a table, secrets in its options masked."""
+    metadata: dict[str, Any] = {}
+    if definition.columns_known:
+        metadata["dagster/column_schema"] = _column_schema(definition)
+    if definition.primary_key:
+        metadata["primary_key"] = ", ".join(definition.primary_key)
+    if definition.partition_keys:
+        metadata["partition_keys"] = ", ".join(definition.partition_keys)
+    if definition.options:
+        metadata["options"] = dg.MetadataValue.json(mask_secrets(definition.options))
     return metadata
-
-
-def _references(places: Iterable[tuple[Location, str]]) -> dg.CodeReferencesMetadataValue:
-    """Links to lines of scripts. Dagster calls them beta at every use: said once, in our docs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.CodeReferencesMetadataValue(
-            code_references=[
-                dg.LocalFileCodeReference(
-                    file_path=str(Path(location.path).resolve()),
-                    line_number=location.line,
-                    label=label,
-                )
-                for location, label in places
-            ]
-        )
 
 
 def _column_schema(table: TableDefinition) -> dg.TableSchema:
@@ -203,30 +272,3 @@ def _column_schema(table: TableDefinition) -> dg.TableSchema:
             for column in table.columns
         ]
     )
-
-
-def _outside(project: Project) -> dict[tuple[str, ...], dg.AssetSpec]:
-    """External assets for what the jobs read, or write, outside the lake."""
-    by_key: dict[tuple[str, ...], SourceDefinition] = {s.asset_key: s for s in project.sources}
-    read = {s for job in project.jobs for s in job.sources}
-    written = {
-        f.external_sink: f.reads
-        for job in project.jobs
-        for f in job.flows
-        if f.external_sink is not None
-    }
-    specs = {}
-    for key in sorted(read | set(written)):
-        source = by_key.get(key)
-        metadata: dict[str, Any] = {}
-        if source is not None:
-            metadata["options"] = dg.MetadataValue.json(dict(source.options))
-            metadata["dagster/code_references"] = _references([(source.location, "CREATE TABLE")])
-        specs[key] = dg.AssetSpec(
-            dg.AssetKey(list(key)),
-            description="Outside the lake: read or written by streaming jobs.",
-            metadata=metadata,
-            group_name="sources" if key in read else "outside",
-            kinds={source.connector} if source is not None else set(),
-        )
-    return specs

@@ -121,11 +121,19 @@ def _on_cluster(
     if latest.state is IncarnationState.STOPPING or status is FlinkJobStatus.CANCELLING:
         return ObservedState.STOPPING, "being stopped"
     if status is not FlinkJobStatus.RUNNING or not summary.all_tasks_run:
-        return (
-            ObservedState.STARTING,
-            f"{summary.tasks_running} of {summary.tasks_total} tasks run",
-        )
+        return _starting(latest, summary, now, policy)
     return _running(latest, summary, now, policy)
+
+
+def _starting(
+    latest: Incarnation, summary: JobSummary, now: datetime, policy: SupervisionPolicy
+) -> tuple[ObservedState, str]:
+    """On its way, unless that takes too long: a job that gets no slots waits for ever."""
+    tasks = f"{summary.tasks_running} of {summary.tasks_total} tasks run"
+    silent = _seconds_without_checkpoint(latest, summary, now)
+    if silent > policy.seconds("no_checkpoint_after"):
+        return ObservedState.DEGRADED, f"{tasks}, and no checkpoint for {in_words(silent)}"
+    return ObservedState.STARTING, tasks
 
 
 def _running(
@@ -140,11 +148,15 @@ def _running(
                 ObservedState.DEGRADED,
                 f"restarted {recent} times within {in_words(window)}",
             )
-    last_good = max(t for t in (summary.started_at, latest.checkpoint_at) if t is not None)
-    silent = (now - last_good).total_seconds()
+    silent = _seconds_without_checkpoint(latest, summary, now)
     if silent > policy.seconds("no_checkpoint_after"):
         return ObservedState.DEGRADED, f"no checkpoint completed for {in_words(silent)}"
     return ObservedState.RUNNING, "all tasks run"
+
+
+def _seconds_without_checkpoint(latest: Incarnation, summary: JobSummary, now: datetime) -> float:
+    last_good = max(t for t in (summary.started_at, latest.checkpoint_at) if t is not None)
+    return (now - last_good).total_seconds()
 
 
 _NOT_RUNNING = (

@@ -13,12 +13,14 @@ from datetime import datetime
 
 from pydantic import BaseModel, ValidationError
 
-from lakehouse_dagster.errors import CatalogError
+from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError
 from lakehouse_dagster.paimon import CatalogReader, Snapshot, SnapshotChanges, TableReader
 from lakehouse_dagster.streaming.spec import ProgressPolicy
 
 SNAPSHOTS_LOOKED_INTO = 50
 """At most so many of the newest snapshots of one event are read file by file."""
+SNAPSHOTS_READ = 500
+"""At most so many of the newest snapshots of one event are read at all."""
 
 
 class TableCursor(BaseModel):
@@ -127,15 +129,38 @@ def advance(
 
 
 def describe(
-    table: TableReader, after: int, upto: int, *, looked_into: int = SNAPSHOTS_LOOKED_INTO
+    table: TableReader,
+    after: int,
+    upto: int,
+    *,
+    looked_into: int = SNAPSHOTS_LOOKED_INTO,
+    read: int = SNAPSHOTS_READ,
 ) -> ProgressEvent | None:
-    """The snapshots after ``after`` up to ``upto`` as one event; None if all have expired."""
-    span = table.snapshots(max(after, upto - 10 * looked_into), upto)
+    """The snapshots after ``after`` up to ``upto`` as one event; None if all have expired.
+
+    Kinds of commits are counted for the newest ``read`` of them, rows and files for the newest
+    ``looked_into``; of how many they are not known stands in the event.
+    """
+    span = table.snapshots(max(after, upto - read), upto)
     if not span.snapshots:
         return None
-    recent = span.snapshots[-looked_into:]
-    changes = [table.changes(snapshot.id) for snapshot in recent]
-    return _event(table.name, after, span.snapshots, span.expired, changes)
+    changes = _changes(table, span.snapshots[-looked_into:])
+    not_read = max(0, upto - read - after) if after else 0
+    not_looked_into = not_read + len(span.snapshots) - len(changes)
+    # What was there before the first look was never ours to see.
+    expired = span.expired if after else ()
+    return _event(table.name, after, span.snapshots, expired, changes, not_looked_into)
+
+
+def _changes(table: TableReader, snapshots: Sequence[Snapshot]) -> list[SnapshotChanges]:
+    """What the snapshots did; those that expire while we read are left out."""
+    changes = []
+    for snapshot in snapshots:
+        try:
+            changes.append(table.changes(snapshot.id))
+        except SnapshotNotFoundError:
+            continue
+    return changes
 
 
 def _event(
@@ -144,6 +169,7 @@ def _event(
     snapshots: Sequence[Snapshot],
     expired: tuple[tuple[int, int], ...],
     changes: Sequence[SnapshotChanges],
+    not_looked_into: int,
 ) -> ProgressEvent:
     last = snapshots[-1]
     kinds: dict[str, int] = {}
@@ -166,9 +192,8 @@ def _event(
         files_deleted=sum(p.files_deleted for p in touched),
         bytes_added=sum(p.bytes_added for p in touched),
         partitions=tuple(sorted({_in_words(p.partition) for p in brought if p.partition})),
-        # What was there before the first look was never ours to see.
-        expired=expired if after else (),
-        snapshots_not_looked_into=len(snapshots) - len(changes),
+        expired=expired,
+        snapshots_not_looked_into=not_looked_into,
     )
 
 

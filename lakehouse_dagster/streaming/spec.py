@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum
 
@@ -89,17 +89,7 @@ class SupervisionPolicy:
     """How often Flink itself restarts a job (exponential back-off) before it is FAILED."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.type == "int":
-                if not isinstance(value, int) or value < 1:
-                    raise ConfigurationError(
-                        f"SupervisionPolicy.{item.name} is {value!r}.",
-                        remedy="It must be a whole number of at least 1.",
-                    )
-                continue
-            parsed = duration(value, what=f"SupervisionPolicy.{item.name}")
-            object.__setattr__(self, item.name, timedelta(seconds=parsed.total_seconds()))
+        _check(self)
 
     def seconds(self, name: str) -> float:
         """The interval of that name, in seconds."""
@@ -110,7 +100,7 @@ class SupervisionPolicy:
     def backoff_seconds(self, attempt: int) -> float:
         """How long to wait after the ``attempt``-th failed attempt (1-based) before the next."""
         first, most = self.seconds("backoff_initial"), self.seconds("backoff_max")
-        return min(first * 2.0 ** (attempt - 1), most)
+        return min(first * 2.0 ** min(attempt - 1, 60), most)
 
 
 @dataclass(frozen=True)
@@ -122,19 +112,34 @@ class ProgressPolicy:
     """At most one event a table in this time."""
     events_per_tick: int = 40
     """At most so many events a tick; what is left over comes with the next."""
-    threads: int = field(default=8)
+    threads: int = 8
+    """How many tables are looked at side by side."""
 
     def __post_init__(self) -> None:
-        for name in ("tick_interval", "progress_interval"):
-            parsed = duration(getattr(self, name), what=f"ProgressPolicy.{name}")
-            object.__setattr__(self, name, timedelta(seconds=parsed.total_seconds()))
-        if self.events_per_tick < 1 or self.threads < 1:
-            raise ConfigurationError(
-                "ProgressPolicy.events_per_tick and .threads must be at least 1."
-            )
+        _check(self)
 
     def seconds(self, name: str) -> float:
         """The interval of that name, in seconds."""
         value = getattr(self, name)
         assert isinstance(value, timedelta)
         return value.total_seconds()
+
+
+def _check(policy: SupervisionPolicy | ProgressPolicy) -> None:
+    """Check every setting of a policy, and turn intervals into ``timedelta``."""
+    for item in fields(policy):
+        what, value = f"{type(policy).__name__}.{item.name}", getattr(policy, item.name)
+        if item.type == "int":
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigurationError(
+                    f"{what} is {value!r}.", remedy="It must be a whole number of at least 1."
+                )
+            continue
+        if not isinstance(value, str | timedelta):
+            raise ConfigurationError(
+                f"{what} is {value!r}.", remedy="Write a number with a unit, such as 30s or 10m."
+            )
+        seconds = duration(value, what=what).total_seconds()
+        if seconds <= 0:
+            raise ConfigurationError(f"{what} is {value!r}.", remedy="It must be longer than 0.")
+        object.__setattr__(policy, item.name, timedelta(seconds=seconds))

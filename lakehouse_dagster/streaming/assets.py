@@ -1,0 +1,145 @@
+"""Tables as Dagster assets that can be materialised, and the health check of each."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from lakehouse_dagster.streaming.events import (
+    HEALTH_CHECK,
+    HealthCheckKeys,
+    health,
+    materialize_result,
+)
+from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.materialise import materialise
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.spec import StreamingJob
+from lakehouse_dagster.streaming.supervise import observe_all
+
+CANCELLABLE = {"lakehouse/acts_on": "flink"}
+
+
+def streaming_assets(
+    runtime: Runtime, graph: AssetGraph, *, materialize_timeout_seconds: float
+) -> list[dg.AssetsDefinition]:
+    """One executable asset a job: materialising its tables makes sure that the job runs.
+
+    Jobs that write the same table stand in one asset, because a table has one asset only.
+    """
+    return [
+        _job_assets(runtime, graph, jobs, materialize_timeout_seconds)
+        for jobs in _jobs_by_shared_tables(runtime)
+    ]
+
+
+def _jobs_by_shared_tables(runtime: Runtime) -> list[tuple[StreamingJob, ...]]:
+    groups: list[tuple[set[str], tuple[StreamingJob, ...]]] = []
+    for job in runtime.jobs.values():
+        if not job.sink_keys:
+            continue
+        tables = set(job.sink_keys)
+        jobs: tuple[StreamingJob, ...] = (job,)
+        apart = []
+        for others in groups:
+            if others[0] & tables:
+                tables, jobs = tables | others[0], (*others[1], *jobs)
+            else:
+                apart.append(others)
+        groups = [*apart, (tables, jobs)]
+    return [jobs for _, jobs in groups]
+
+
+def _job_assets(
+    runtime: Runtime, graph: AssetGraph, jobs: tuple[StreamingJob, ...], timeout_seconds: float
+) -> dg.AssetsDefinition:
+    tables = {graph.key(table): table for job in jobs for table in job.sink_keys}
+
+    @dg.multi_asset(
+        name=f"{dagster_name(runtime.lakehouse)}__{dagster_name(jobs[0].name)}",
+        specs=[graph.tables[table] for table in tables.values()],
+        can_subset=len(tables) > 1,
+        pool=f"{dagster_name(runtime.lakehouse)}/{dagster_name(jobs[0].name)}",
+        op_tags=CANCELLABLE,
+    )
+    def streaming_job(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        chosen = {tables[key]: key for key in sorted(context.selected_asset_keys)}
+        results: dict[str, dg.MaterializeResult[Any]] = {}
+        for job in jobs:
+            wanted = [table for table in job.sink_keys if table in chosen]
+            if not wanted:
+                continue
+            outcome, materialised = materialise(
+                runtime,
+                job.name,
+                wanted,
+                timeout_seconds=timeout_seconds,
+                holder=f"Dagster run {context.run_id}",
+                log=context.log,
+            )
+            for table in materialised:
+                results[table.table] = materialize_result(
+                    chosen[table.table], outcome, table, runtime.clock.now()
+                )
+        yield from results.values()
+
+    return streaming_job
+
+
+def health_check_keys(runtime: Runtime, graph: AssetGraph) -> HealthCheckKeys:
+    """The check of each table that a job writes, by the job's name.
+
+    Its name is ``job_health``; where several jobs write a table, each has a check of its own.
+    """
+    writers = Counter(table for job in runtime.jobs.values() for table in job.sink_keys)
+    return {
+        job.name: tuple(
+            dg.AssetCheckKey(
+                graph.key(table),
+                HEALTH_CHECK
+                if writers[table] == 1
+                else f"{HEALTH_CHECK}__{dagster_name(job.name)}",
+            )
+            for table in job.sink_keys
+        )
+        for job in runtime.jobs.values()
+    }
+
+
+def health_checks(runtime: Runtime, graph: AssetGraph) -> list[dg.AssetChecksDefinition]:
+    """A check of every table that a streaming job writes: whether the job is as it should be."""
+    return [
+        _health_check(runtime, name, keys)
+        for name, keys in health_check_keys(runtime, graph).items()
+        if keys
+    ]
+
+
+def _health_check(
+    runtime: Runtime, job: str, keys: Sequence[dg.AssetCheckKey]
+) -> dg.AssetChecksDefinition:
+    @dg.multi_asset_check(
+        name=f"{dagster_name(runtime.lakehouse)}_health__{dagster_name(job)}",
+        specs=[
+            dg.AssetCheckSpec(
+                key.name,
+                asset=key.asset_key,
+                description=f"The streaming job {job} is as it should be.",
+            )
+            for key in keys
+        ],
+    )
+    def job_health(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        observation = next(o for o in observe_all(runtime) if o.name == job)
+        passed, text, metadata = health(observation, runtime.memory.ensure(job), runtime.policy)
+        for key in keys:
+            yield dg.AssetCheckResult(
+                asset_key=key.asset_key,
+                check_name=key.name,
+                passed=passed,
+                description=text,
+                metadata=metadata,
+            )
+
+    return job_health
