@@ -1,4 +1,4 @@
-"""``ingest``: rows a second of a streaming INSERT through the project, against the same SQL by hand.
+"""``ingest``: rows a second through the project, against the same SQL sent by hand.
 
 Both write the same generated rows into a primary-key table on the same cluster and end by
 themselves; what is compared is the job's own duration as the JobManager reports it.
@@ -46,10 +46,8 @@ def run() -> list[Goal]:
             for pair in range(PAIRS + 1):
                 bare = _bare(cluster, home, f"bare_{pair}")
                 ours = _ours(cluster, home, f"ours_{pair}")
-                say(
-                    f"ingest: {ROWS / ours:,.0f} rows/s through the project, {ROWS / bare:,.0f} by hand"
-                    + (" (warm-up)" if pair == 0 else "")
-                )
+                rates = f"{ROWS / ours:,.0f} rows/s through the project, {ROWS / bare:,.0f} by hand"
+                say(f"ingest: {rates}{'' if pair else ' (warm-up)'}")
                 if pair:
                     ratios.append(bare / ours)
         finally:
