@@ -17,6 +17,10 @@ _CAUSE = re.compile(r"^\s*Caused by: (?P<text>.+)")
 _ERROR = re.compile(
     r"\b(ERROR|FATAL)\b|OutOfMemoryError|Exception\b|^Error\b|Could not|Unrecognized"
 )
+# What a JVM always says last, after the line that tells why.
+_JVM_LAST_WORDS = re.compile(
+    r"^Error: (Could not create the Java Virtual Machine|A fatal exception has occurred)"
+)
 _FRAME = re.compile(r"^\s+(at |\.\.\. )")
 
 
@@ -51,12 +55,17 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def line_that_matters(lines: Sequence[str]) -> str | None:
-    """Why a service died, as far as its log tells: the last cause, else the last error or line."""
-    for pattern in (_CAUSE, _ERROR):
-        for line in reversed(lines):
-            match = pattern.search(line)
-            if match and not _FRAME.match(line):
-                text = match.groupdict().get("text") or line
-                return text.strip()
+def reason_of_death(lines: Sequence[str]) -> str | None:
+    """Why a service died, as far as its log tells: the last causes, else the last error or line.
+
+    The innermost cause often says only what was wrong, and the one around it with what: both are
+    given.
+    """
+    lines = [line for line in lines if not _JVM_LAST_WORDS.match(line)]
+    causes = [match.group("text").strip() for line in lines if (match := _CAUSE.search(line))]
+    if causes:
+        return ": ".join(dict.fromkeys(causes[-2:]))
+    for line in reversed(lines):
+        if _ERROR.search(line) and not _FRAME.match(line):
+            return line.strip()
     return next((line.strip() for line in reversed(lines) if line.strip()), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from lakehouse_dagster.errors import StackError
-from lakehouse_dagster.local.logs import line_that_matters, tail
+from lakehouse_dagster.local.logs import reason_of_death, tail
 from lakehouse_dagster.local.ports import HOST
 from lakehouse_dagster.local.services import Service
 
@@ -92,11 +92,11 @@ def _died(
     output = tail(service.output_file(folders), _LINES_LOOKED_AT)
     logged = tail(log, _LINES_LOOKED_AT, since_bytes=since_bytes)
     # A JVM that cannot start writes no log; one that starts prints next to nothing.
-    reason = line_that_matters(logged) or line_that_matters(output) or "it left no message"
+    reason = reason_of_death(logged) or reason_of_death(output) or "it left no message"
     code = "" if exit_code is None else f" (exit code {exit_code})"
     where = log if logged else service.output_file(folders)
     return ServiceDiedError(
-        f"The {service.label} ended while starting{code}: {reason}",
+        f"The {service.label} ended while starting{code}: {reason.rstrip('.')}.",
         service=service,
         reason="\n".join((*output, *logged)),
         remedy=f"See {where}.",

@@ -13,6 +13,19 @@ _OVERHEAD_MIB = 64
 _FRAMEWORK_HEAP_MIB = 64
 _LEAST_TASK_HEAP_MIB = 128
 
+# Options that are more than a line of configuration here: the JVM's own arguments or the recorded
+# ports must agree with them.
+_OWN_OPTIONS = {
+    "taskmanager.memory.": "task_manager_memory_mib",
+    "taskmanager.cpu.cores": "slots",
+    "taskmanager.numberOfTaskSlots": "slots",
+    "rest.port": "rest_port",
+    "rest.bind-port": "rest_port",
+    "sql-gateway.endpoint.rest.port": "sql_gateway_port",
+    "sql-gateway.endpoint.rest.bind-port": "sql_gateway_port",
+    "jobmanager.rpc.port": None,
+}
+
 
 @dataclass(frozen=True)
 class StackSettings:
@@ -47,6 +60,8 @@ class StackSettings:
             )
         if self.checkpoints_retained < 1:
             raise ConfigurationError("checkpoints_retained must be at least 1.")
+        for key in self.extra_config:
+            _refuse_own_option(key)
         least_mib = self.memory.fixed_mib + _LEAST_TASK_HEAP_MIB
         if self.task_manager_memory_mib < least_mib:
             raise ConfigurationError(
@@ -58,6 +73,15 @@ class StackSettings:
     def memory(self) -> TaskManagerMemory:
         """The parts of the TaskManager's memory."""
         return TaskManagerMemory.of(self.task_manager_memory_mib, self.slots)
+
+
+def _refuse_own_option(key: str) -> None:
+    for own, argument in _OWN_OPTIONS.items():
+        if key == own or (own.endswith(".") and key.startswith(own)):
+            raise ConfigurationError(
+                f"extra_config sets {key}, which the local stack works out by itself.",
+                remedy=f"Use the argument {argument} instead." if argument else None,
+            )
 
 
 @dataclass(frozen=True)

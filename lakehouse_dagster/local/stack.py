@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 _PORT_ATTEMPTS = 3
+_EXIT_CODE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,9 @@ class LocalStack:
             try:
                 return self._start(state, list(Service), installed, progress)
             except ServiceDiedError as error:
-                # Somebody was quicker to take a port that we had found free.
-                if not error.port_was_taken or attempt == _PORT_ATTEMPTS:
+                # Somebody may have been quicker to take a port that we had found free.
+                taken = error.port_was_taken and not _all_free(state.ports)
+                if not taken or attempt == _PORT_ATTEMPTS:
                     raise
         raise AssertionError("the loop returns or raises")
 
@@ -300,7 +302,7 @@ class LocalStack:
             record = state.processes.get(service)
             if record is None or processes.alive(record) is None:
                 child = self._children.get(record.pid) if record else None
-                gone[service] = child.poll() if child else None
+                gone[service] = _exit_code(child) if child else None
         return gone
 
     def _stop(self, services: Collection[Service], state: StackState) -> StackState:
@@ -333,7 +335,7 @@ class LocalStack:
             require_free(self._rest_port, use="the JobManager's REST interface")
         if self._sql_gateway_port is not None:
             require_free(self._sql_gateway_port, use="the SQL Gateway")
-        if earlier is None or not all(map(is_free, dataclasses.astuple(earlier))):
+        if earlier is None or not _all_free(earlier):
             earlier = Ports(*free_ports(3))
         return Ports(
             rest=self._rest_port or earlier.rest,
@@ -386,6 +388,14 @@ class LocalStack:
         )
 
 
+def _exit_code(child: subprocess.Popen[bytes]) -> int | None:
+    """How a child ended; its threads may still be ending when it already counts as dead."""
+    try:
+        return child.wait(timeout=_EXIT_CODE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def _process_status(service: Service, process: psutil.Process | None) -> ProcessStatus:
     if process is not None:
         try:
@@ -393,6 +403,10 @@ def _process_status(service: Service, process: psutil.Process | None) -> Process
         except psutil.Error:
             pass  # ended as we looked
     return ProcessStatus(service.value, None, False, None)
+
+
+def _all_free(ports: Ports) -> bool:
+    return all(is_free(port) for port in dataclasses.astuple(ports))
 
 
 def _require_ports_of(services: Collection[Service], ports: Ports) -> None:
