@@ -3,6 +3,7 @@
 from lakehouse_dagster.flink.capabilities import EngineCapabilities, capabilities_of
 from lakehouse_dagster.flink.cluster import BasicAuth, BearerAuth, FlinkCluster
 from lakehouse_dagster.flink.job_manager import JobManager
+from lakehouse_dagster.flink.operation import Operation
 from lakehouse_dagster.flink.quoting import (
     create_catalog,
     identifier,
@@ -19,7 +20,7 @@ from lakehouse_dagster.flink.restore_points import (
     job_ids_with_checkpoints,
     newest_complete_checkpoint,
 )
-from lakehouse_dagster.flink.sql_gateway import Operation, Session, SqlGateway
+from lakehouse_dagster.flink.sql_gateway import Session, SqlGateway
 from lakehouse_dagster.flink.types import (
     Checkpoint,
     CheckpointStatistics,

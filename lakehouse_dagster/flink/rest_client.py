@@ -36,9 +36,11 @@ _REMEDY_UNREACHABLE = "Look whether it runs and can be reached from here, then t
 _REMEDY_NOT_FLINK = "Look at the address: a proxy or another program seems to answer there."
 
 # The SQL Gateway answers 500, not 404, for a session or operation that it does not know
-# (SessionManagerImpl.getSession and OperationManager.getOperation, seen on Flink 2.0).
+# (SessionManagerImpl.getSession and OperationManager.getOperation, seen on Flink 2.0). Only as the
+# root cause of its own class: the same words could stand in the error of a user's job.
 _UNKNOWN_TO_GATEWAY = re.compile(
-    r"Session '[^']*' does not exist|Can not find the submitted operation in the OperationManager"
+    r"SqlGatewayException: (?:Session '[^']*' does not exist"
+    r"|Can not find the submitted operation in the OperationManager)"
 )
 
 
@@ -209,7 +211,7 @@ class RestClient:
         if status == 503 and not request.startswith("POST "):
             # "Service temporarily unavailable due to an ongoing leader election."
             return _NoAnswerYetError(message, remedy="Try again in a moment.")
-        if status == 404 or _UNKNOWN_TO_GATEWAY.search(cause):
+        if status == 404 or _UNKNOWN_TO_GATEWAY.match(reason):
             return NotFoundError(message, status_code=status, root_cause=reason)
         return FlinkRequestError(message, status_code=status, root_cause=reason)
 

@@ -174,6 +174,16 @@ def test_a_query_that_outlasts_its_bound_is_cancelled(
     assert ended(cluster, job_id) == "CANCELED"
 
 
+def test_a_page_of_rows_can_be_asked_for_again(session: Session) -> None:
+    """Why a GET of rows may be repeated: the gateway keeps the last page it gave."""
+    operation = session.submit("SHOW CATALOGS")
+    operation.wait(60)
+    first = operation._page(0)
+    assert first["results"]["data"]
+    assert operation._page(0) == first
+    assert operation.result().rows == (("default_catalog",),)
+
+
 def test_a_session_is_found_again_by_another_client(cluster: FlinkCluster) -> None:
     with cluster.sql_gateway() as first:
         handle = first.open_session("flink-room").handle

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from lakehouse_dagster.errors import (
+    AnswerLostError,
     ClusterUnreachableError,
     ConfigurationError,
     NotFoundError,
@@ -24,7 +25,7 @@ from tests.flink.answers import OPERATION, SESSION, Recorder, always, flink_erro
 
 BIGINT = {"type": "BIGINT", "nullable": True}
 CLOSE = f"DELETE /v3/sessions/{SESSION}/operations/{OPERATION}/close"
-GONE = f"org.apache.flink.X: Session '{SESSION}' does not exist."
+GONE = f"org.apache.flink.SqlGatewayException: Session '{SESSION}' does not exist."
 
 
 def page(kind: str, values: Iterable[int] = (), *, next_token: int = 1) -> dict[str, Any]:
@@ -155,6 +156,22 @@ def test_a_failure_tells_the_root_cause_and_not_the_secret_of_the_statement() ->
     assert str(caught.value) == f"CREATE TABLE failed: {caught.value.root_cause}"
 
 
+def test_a_secret_of_an_earlier_statement_is_not_told_by_a_later_one() -> None:
+    failed = flink_error(500, "a.AccessException: hunter2 has no access to the bucket")
+    gateway = ScriptedGateway(["FINISHED", "ERROR"], [page("EOS"), failed])
+    session = gateway.session
+    session.execute("CREATE CATALOG lake WITH ('s3.secret-key'='hunter2')")
+    with pytest.raises(SqlExecutionError, match=r"\*\*\*\* has no access") as caught:
+        session.execute("INSERT INTO a SELECT 1")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_job_s_own_words_about_sessions_are_not_taken_for_the_gateway_s() -> None:
+    failed = flink_error(500, "a.B: x", "Caused by: a.DbException: Session 'x' does not exist.")
+    with pytest.raises(SqlExecutionError, match="DbException"):
+        ScriptedGateway(["ERROR"], [failed]).session.execute("SELECT 1")
+
+
 @pytest.mark.parametrize("state", ["CANCELED", "CLOSED", "TIMEOUT"])
 def test_an_operation_that_did_not_finish_is_no_success(state: str) -> None:
     with pytest.raises(SqlExecutionError, match=state):
@@ -192,6 +209,14 @@ def test_what_is_no_handle_never_becomes_part_of_an_address() -> None:
         gateway.session("../config")
     with pytest.raises(ConfigurationError, match="UUID"):
         gateway.session(SESSION).operation("")
+
+
+@pytest.mark.parametrize("answer", [{}, {"operationHandle": None}, {"operationHandle": "x/../y"}])
+def test_a_statement_accepted_without_a_handle_is_a_lost_answer(answer: dict[str, Any]) -> None:
+    transport = always(json=answer)
+    with pytest.raises(AnswerLostError, match="operationHandle"):
+        sql_gateway(transport).session(SESSION).submit("INSERT INTO a SELECT 1")
+    assert len(transport.requests) == 1
 
 
 def test_exchanged_addresses_are_noticed() -> None:
