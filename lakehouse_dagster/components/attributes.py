@@ -1,0 +1,108 @@
+"""The attributes of the component as they stand in ``defs.yaml``: its schema, and no more.
+
+Every value is as written, templates not filled in; ``lakehouse.py`` makes objects of them.
+"""
+
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+import dagster as dg
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
+
+from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
+
+Settings: TypeAlias = dict[str, int | str]
+
+_LATER = ("tables", "maintenance", "corrections", "cdc", "translator")
+"""Planned, so that whoever reads of them in the design gets more than "not permitted"."""
+
+
+class _Attributes(dg.Model):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class CatalogAttributes(_Attributes):
+    """Where the Paimon catalog is."""
+
+    warehouse: str = Field(description="Folder or URI of the tables, such as s3://bucket/lake.")
+    name: str = Field("lake", description="What Flink SQL calls the catalog.")
+    metastore: str = Field("filesystem", description="Only filesystem for now.")
+    options: dict[str, str] = Field(
+        default_factory=dict, description="Further options, for Flink and for reading."
+    )
+
+
+class AuthAttributes(_Attributes):
+    """Username and password, or a token; secrets only as ``{{ env.NAME }}``."""
+
+    username: str | None = None
+    password: str | None = Field(None, description='"{{ env.NAME }}" and nothing else.')
+    token: str | None = Field(None, description='"{{ env.NAME }}" and nothing else.')
+
+
+class FlinkAttributes(_Attributes):
+    """Where the Flink cluster is."""
+
+    rest_url: str = Field(description="The JobManager, such as http://jobmanager:8081.")
+    sql_gateway_url: str = Field(description="The SQL Gateway, such as http://gateway:8083.")
+    name: str = Field("flink", description="What messages call the cluster.")
+    auth: AuthAttributes | None = None
+    verify: bool | str = Field(True, description="Check TLS certificates; or path of a CA bundle.")
+    connect_timeout_seconds: float | str = 5.0
+    read_timeout_seconds: float | str = 30.0
+
+
+class SystemDatabaseAttributes(_Attributes):
+    """Where the project remembers jobs and leases."""
+
+    url: str = Field(description="SQLAlchemy URL, such as sqlite:////var/lib/lakehouse.db.")
+    busy_timeout_seconds: float | str = 30.0
+
+
+def _policy(policy: type[SupervisionPolicy] | type[ProgressPolicy]) -> Any:
+    """A mapping whose keys are the policy's settings: intervals as text, numbers as numbers."""
+    properties: JsonDict = {
+        setting.name: {"type": ["integer", "string"] if setting.type == "int" else "string"}
+        for setting in fields(policy)
+    }
+    return Field(
+        default_factory=dict,
+        json_schema_extra={"properties": properties, "additionalProperties": False},
+    )
+
+
+class LakehouseAttributes(_Attributes):
+    """A Paimon catalog, a Flink cluster, and the scripts that connect them."""
+
+    catalog: CatalogAttributes
+    flink: FlinkAttributes
+    scripts: str | list[str] = Field(
+        description="Flink SQL scripts: files, folders or patterns, relative to this folder."
+    )
+    name: str = Field("lake", description="Name of the lakehouse. It is part of job ids: keep it.")
+    start: str = Field(
+        "on_demand",
+        description="on_load: start jobs that were never started. on_demand: leave them alone.",
+    )
+    system_database: SystemDatabaseAttributes | None = None
+    key_prefix: str | list[str] = Field(
+        default_factory=list, description="Comes first in the asset key of every table."
+    )
+    supervision: Settings = _policy(SupervisionPolicy)
+    progress: Settings = _policy(ProgressPolicy)
+    materialize_timeout: str = Field("10m", description="How long to wait for a new snapshot.")
+    sensors_running: bool | str = Field(True, description="Turn the sensors on when loaded.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, attributes: Any) -> Any:
+        later = [name for name in _LATER if isinstance(attributes, dict) and name in attributes]
+        if later:
+            raise PydanticCustomError(
+                "not_supported_yet",
+                "{names} is not supported by this version of lakehouse-dagster: leave it out",
+                {"names": ", ".join(later)},
+            )
+        return attributes

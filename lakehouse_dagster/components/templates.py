@@ -1,0 +1,112 @@
+"""YAML text as the user wrote it, with ``{{ env.X }}`` filled in.
+
+Dagster's own resolution renders every string as a native Jinja template: ``"20260101"`` becomes a
+number and an unset variable None. Here text stays text, and an unset variable is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakehouse_dagster.errors import ConfigurationError, MissingVariableError
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+_ONE_VARIABLE = re.compile(
+    r"""\s*\{\{\s*env(?:\.(\w+)|\(\s*(?:"([^"]+)"|'([^']+)')\s*\))\s*\}\}\s*"""
+)
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def text(context: dg.ResolutionContext, written: str) -> str:
+    """The text with its templates filled in; never anything but text.
+
+    Raises ``MissingVariableError`` naming an environment variable that is not set, and
+    ``ConfigurationError`` for a template that cannot be filled in.
+    """
+    if "{{" not in written and "{%" not in written:
+        return written
+    from jinja2 import Environment, StrictUndefined, TemplateError
+
+    try:
+        template = Environment(undefined=StrictUndefined).from_string(written)  # noqa: S701
+        return template.render(**{**context.scope, "env": _Env()})
+    except TemplateError as error:
+        raise ConfigurationError(
+            f"{written!r} cannot be filled in: {error}.",
+            remedy="Write {{ env.NAME }}, or {{ env('NAME', 'default') }}.",
+        ) from None
+
+
+def optional_text(context: dg.ResolutionContext, written: str | None) -> str | None:
+    """The same where nothing may stand."""
+    return None if written is None else text(context, written)
+
+
+def texts(context: dg.ResolutionContext, written: Mapping[str, str]) -> dict[str, str]:
+    """Options: the values filled in, the keys as they are."""
+    return {key: text(context, value) for key, value in written.items()}
+
+
+def secret(context: dg.ResolutionContext, what: str, written: str) -> str:
+    """A secret, which only an environment variable may hold; never repeated in a message."""
+    if not _ONE_VARIABLE.fullmatch(written):
+        raise ConfigurationError(
+            f"{what} is not taken from an environment variable.",
+            remedy='Keep secrets out of files: write "{{ env.NAME }}".',
+        )
+    return text(context, written)
+
+
+def whole_number(context: dg.ResolutionContext, what: str, written: int | str) -> int:
+    """A whole number, or a template that gives one."""
+    value = text(context, written) if isinstance(written, str) else written
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigurationError(f"{what} is {value!r}, which is no whole number.") from None
+
+
+def number(context: dg.ResolutionContext, what: str, written: float | str) -> float:
+    """A number, or a template that gives one."""
+    value = text(context, written) if isinstance(written, str) else written
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigurationError(f"{what} is {value!r}, which is no number.") from None
+
+
+def yes_or_no(context: dg.ResolutionContext, what: str, written: bool | str) -> bool:
+    """A boolean, or a template that gives one."""
+    if isinstance(written, bool):
+        return written
+    value = text(context, written)
+    if value.strip().lower() not in (*_TRUE, *_FALSE):
+        raise ConfigurationError(
+            f"{what} is {value!r}, which is neither true nor false.", remedy="Write true or false."
+        )
+    return value.strip().lower() in _TRUE
+
+
+class _Env:
+    """``env.NAME`` and ``env("NAME", "default")`` in templates; unset is an error, never None."""
+
+    def __getattr__(self, name: str) -> str:
+        if name.startswith(("jinja", "__")):
+            raise AttributeError(name)
+        return self(name)
+
+    def __call__(self, name: str, *default: Any) -> str:
+        value = os.environ.get(name)
+        if value is not None:
+            return value
+        if default:
+            return str(default[0])
+        raise MissingVariableError(
+            f"The environment variable {name} is not set.",
+            remedy=f"Set it where Dagster runs, or write {{{{ env('{name}', 'default') }}}}.",
+        )
