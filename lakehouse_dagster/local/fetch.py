@@ -113,29 +113,6 @@ def prefetch(
     return _assemble(engine, cache, pyflink, java)
 
 
-def repair(
-    engine_name: str = DEFAULT_ENGINE,
-    progress: Progress | None = None,
-    *,
-    home: Path | None = None,
-) -> InstalledEngine:
-    """Read every file of the cached engine, throw away what is damaged, and fetch it again.
-
-    ``prefetch`` compares sizes only for the engine itself (300 MB); this compares checksums.
-    """
-    engine = engine_named(engine_name)
-    progress = progress or SilentProgress()
-    cache = _Cache(lakehouse_home(home))
-    if cache.home.exists():
-        with _fetching(cache, progress):
-            folder = packages.package_folder(engine.package, cache.packages)
-            damaged = packages.damaged_files(engine.package, cache.packages)
-            if damaged:
-                progress.message(f"{folder}: {len(damaged)} damaged file(s), fetching it again")
-                shutil.rmtree(folder)
-    return prefetch(engine_name, progress, home=home)
-
-
 @contextmanager
 def _fetching(cache: _Cache, progress: Progress) -> Iterator[None]:
     def waiting() -> None:

@@ -10,17 +10,19 @@ import base64
 import csv
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import DownloadError
-from lakehouse_dagster.local.filesystem import disk_full, naming_a_full_disk
+from lakehouse_dagster.local.filesystem import disk_full, naming_a_full_disk, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,31 +53,39 @@ def package_folder(package: PythonPackage, packages: Path) -> Path:
 
 
 def is_whole(package: PythonPackage, packages: Path, needed: Sequence[str]) -> bool:
-    """Whether the kept package has every file that its own list names, of the size named there.
+    """Whether the kept package has every file of its own list, unchanged.
 
-    ``needed`` are paths below the folder that must be among them.
+    Files are read and compared with the checksums of that list only when one of them changed
+    since they were last found right, which a file beside the folder remembers: an engine has
+    300 MB.
+
+    Args:
+        needed: paths below the folder that must be among the files.
     """
     folder = package_folder(package, packages)
-    sizes = _recorded_sizes(folder)
-    if not sizes or any(name not in sizes for name in needed):
+    records = _records(folder)
+    listed = {record.path for record in records}
+    if not listed.issuperset(needed):
         return False
-    for name, size in sizes.items():
+    seen: dict[str, list[int]] = {}
+    for record in records:
         try:
-            if (folder / name).stat().st_size != size:
-                return False
+            facts = (folder / record.path).stat()
         except OSError:
             return False
+        if facts.st_size != record.size_bytes:
+            return False
+        seen[record.path] = [facts.st_size, facts.st_mtime_ns]
+    verified = folder.with_name(f"{folder.name}.verified")
+    try:
+        if json.loads(verified.read_text(encoding="utf-8")) == seen:
+            return True
+    except (FileNotFoundError, ValueError):
+        pass
+    if any(_sha256(folder / record.path) != record.sha256 for record in records):
+        return False
+    write_atomically(verified, json.dumps(seen))
     return True
-
-
-def damaged_files(package: PythonPackage, packages: Path) -> tuple[str, ...]:
-    """Files of the kept package whose SHA-256 is not the one in its own list (reads them all)."""
-    folder = package_folder(package, packages)
-    return tuple(
-        name
-        for name, expected in _recorded_hashes(folder).items()
-        if not (folder / name).is_file() or _record_hash(folder / name) != expected
-    )
 
 
 def fetch_package(
@@ -199,29 +209,30 @@ def _size_of(folder: Path) -> int:
     return total
 
 
-def _records(folder: Path) -> list[tuple[str, str, str]]:
-    """The rows (path, hash, size) of the package's own list of files (PEP 376 RECORD)."""
-    rows: list[tuple[str, str, str]] = []
+@dataclass(frozen=True)
+class _Record:
+    """One line of a package's own list of files (RECORD of the wheel format)."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+def _records(folder: Path) -> list[_Record]:
+    rows: list[list[str]] = []
     for record in folder.glob("*.dist-info/RECORD"):
         with record.open(encoding="utf-8", newline="") as file:
-            rows += [(row[0], row[1], row[2]) for row in csv.reader(file) if len(row) == 3]
-    # Compiled Python files are made on the spot and say nothing about what was fetched.
-    return [row for row in rows if row[2] and not row[0].endswith(".pyc")]
+            rows += csv.reader(file)
+    # The list itself has no checksum; compiled Python files are made on the spot.
+    return [
+        _Record(path, hash_.removeprefix("sha256="), int(size))
+        for path, hash_, size in (row for row in rows if len(row) == 3)
+        if hash_.startswith("sha256=") and size and not path.endswith(".pyc")
+    ]
 
 
-def _recorded_sizes(folder: Path) -> dict[str, int]:
-    return {name: int(size) for name, _, size in _records(folder)}
-
-
-def _recorded_hashes(folder: Path) -> dict[str, str]:
-    return {
-        name: hash_.removeprefix("sha256=")
-        for name, hash_, _ in _records(folder)
-        if hash_.startswith("sha256=")
-    }
-
-
-def _record_hash(path: Path) -> str:
+def _sha256(path: Path) -> str:
+    """The checksum as RECORD writes it: base 64 for addresses, without padding."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1024 * 1024):
