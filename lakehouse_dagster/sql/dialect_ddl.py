@@ -111,7 +111,7 @@ class DdlParser(TypeParser):
             return self.expression(exp.Use(kind=exp.var(kind), expressions=names))
         return self.expression(exp.Use(this=self._parse_table_name()))
 
-    def _parse_drop(self, exists: bool = False, kind: str | None = None) -> exp.Drop:
+    def _parse_drop(self, exists: bool = False, kind: str | None = None) -> exp.Expr:  # type: ignore[override]
         temporary = bool(self._match(TokenType.TEMPORARY))
         system = "SYSTEM " if self._match_text_seq("SYSTEM") else ""
         if not self._match_texts(("CATALOG", "DATABASE", "TABLE", "VIEW", "FUNCTION", "MODEL")):
@@ -121,7 +121,7 @@ class DdlParser(TypeParser):
         name = self._parse_table_name()
         behaviour = self._match_texts(("RESTRICT", "CASCADE")) and self._prev.text.upper()
         return self.expression(
-            exp.Drop(
+            nodes.DropObject(
                 this=name,
                 kind=kind,
                 temporary=temporary,

@@ -28,6 +28,7 @@ class FlinkGenerator(generator.Generator):
     TRANSFORMS = generator.Generator.TRANSFORMS | {
         nodes.SetOption: lambda self, e: self.set_option(e),
         nodes.ResetOption: lambda self, e: f"RESET {self.sql(e, 'this')}".strip(),
+        nodes.DropObject: lambda self, e: self.drop_object(e),
         nodes.StatementSet: lambda self, e: self.statement_set(e),
         nodes.MetadataColumnConstraint: lambda self, e: self.metadata_column(e),
         nodes.TableFunction: lambda self, e: self.table_function(e),
@@ -73,7 +74,7 @@ class FlinkGenerator(generator.Generator):
         names = self.sql(expression, "this") or self.expressions(expression, flat=True)
         return " ".join(filter(None, ("USE", kind, names)))
 
-    def drop_sql(self, expression: exp.Drop) -> str:
+    def drop_object(self, expression: exp.Expr) -> str:
         """Write DROP."""
         words = [
             "DROP",
@@ -241,6 +242,25 @@ class FlinkGenerator(generator.Generator):
         arguments = self.expressions(e, flat=True)
         inside = " ".join(filter(None, (arguments, clauses)))
         return f"{e.name}({inside})"
+
+    def not_sql(self, expression: exp.Not) -> str:
+        """Write ``x IS NOT NULL`` and ``x NOT IN (…)``, as people do."""
+        inner = expression.this
+        if isinstance(inner, exp.Is):
+            return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
+        if isinstance(inner, exp.In):
+            members = self.in_sql(inner)
+            head = f"{self.sql(inner, 'this')} "
+            if members.startswith(f"{head}IN "):
+                return f"{head}NOT {members[len(head) :]}"
+        return super().not_sql(expression)
+
+    def trim_sql(self, expression: exp.Trim) -> str:
+        """Write ``TRIM([BOTH | LEADING | TRAILING] characters FROM text)``."""
+        text, characters = self.sql(expression, "this"), self.sql(expression, "expression")
+        if not characters:
+            return f"TRIM({text})"
+        return f"TRIM({expression.text('position') or 'BOTH'} {characters} FROM {text})"
 
     def _alias(self, e: exp.Expr) -> str:
         alias = self.sql(e, "alias")

@@ -18,6 +18,19 @@ class ResetOption(exp.Expression):
     arg_types = {"this": False}
 
 
+class DropObject(exp.Expression):
+    """``DROP [TEMPORARY] kind [IF EXISTS] name``; ``exp.Drop`` differs between versions."""
+
+    arg_types = {
+        "this": True,
+        "kind": True,
+        "temporary": False,
+        "exists": False,
+        "cascade": False,
+        "restrict": False,
+    }
+
+
 class StatementSet(exp.Expression):
     """``EXECUTE STATEMENT SET BEGIN …; END``, in either of its two forms."""
 

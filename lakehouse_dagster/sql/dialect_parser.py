@@ -50,6 +50,11 @@ _STARTS_NO_NAME = frozenset(
 )
 
 
+_BEGINS_ARGUMENT = frozenset(
+    {TokenType.TABLE, TokenType.INTERVAL, TokenType.STRING, TokenType.NUMBER, TokenType.L_PAREN}
+)
+
+
 def _with_clauses(name: str) -> Callable[[FlinkParser], exp.Expr]:
     return lambda self: self.parse_function_with_clauses(name)
 
@@ -75,6 +80,7 @@ class FlinkParser(DdlParser):
     STRICT_CAST = True
     LOG_DEFAULTS_TO_LN = True
     SUPPORTS_IMPLICIT_UNNEST = False
+    SUPPORTS_TABLE_QUERY = True
 
     FUNCTIONS = {
         name: build for name, build in parser.Parser.FUNCTIONS.items() if name in _KNOWN_FUNCTIONS
@@ -195,8 +201,9 @@ class FlinkParser(DdlParser):
     def _is_call(self) -> bool:
         """Whether a possibly dotted name and an opening bracket come next."""
         index = self._index
-        self._advance()
-        while self._match(TokenType.DOT):
+        if self._curr:
+            self._advance()
+        while self._curr and self._match(TokenType.DOT) and self._curr:
             self._advance()
         found = self._curr.token_type == TokenType.L_PAREN
         self._retreat(index)
@@ -226,7 +233,9 @@ class FlinkParser(DdlParser):
         if self._match(TokenType.PARTITION_BY):
             partition_by = self._parse_names_of_partition()
         if self._curr.token_type == TokenType.ORDER_BY:
-            order = self._parse_order()
+            self._advance()
+            keys = self._parse_csv_of_argument(self._parse_ordered)
+            order = self.expression(exp.Order(expressions=keys))
         return self.expression(
             nodes.TableArgument(this=table, partition_by=partition_by, order=order)
         )
@@ -241,20 +250,26 @@ class FlinkParser(DdlParser):
     def _parse_names_of_partition(self) -> list[exp.Expr]:
         if self._curr.token_type == TokenType.L_PAREN:
             return self._parse_wrapped_csv(self._parse_column)
-        # Without brackets a comma may begin the function's next argument instead.
-        names = [self._parse_column()]
-        while self._curr.token_type == TokenType.COMMA and self._following_is_column():
-            self._advance()
-            names.append(self._parse_column())
-        return [name for name in names if name is not None]
+        return self._parse_csv_of_argument(self._parse_column)
 
-    def _following_is_column(self) -> bool:
+    def _parse_csv_of_argument(self, parse: Callable[[], exp.Expr | None]) -> list[exp.Expr]:
+        """Parse a list in which a comma may begin the function's next argument instead."""
+        found = [parse()]
+        while self._curr.token_type == TokenType.COMMA and not self._comma_begins_argument():
+            self._advance()
+            found.append(parse())
+        return [member for member in found if member is not None]
+
+    def _comma_begins_argument(self) -> bool:
         index = self._index
         self._advance()
-        plain = self._curr.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
-        ends = self._next.token_type in (TokenType.COMMA, TokenType.R_PAREN, TokenType.ORDER_BY)
+        begins = (
+            self._next.token_type == TokenType.FARROW
+            or self._curr.token_type in _BEGINS_ARGUMENT
+            or (self._curr.text.upper() == "DESCRIPTOR" and self._is_call())
+        )
         self._retreat(index)
-        return plain and ends
+        return begins
 
     # functions with syntax of their own
 

@@ -65,6 +65,9 @@ class TypeParser(parser.Parser):
         quoted = self._curr.token_type == TokenType.IDENTIFIER
         word = "" if quoted else self._curr.text.upper()
         following = self._next.token_type
+        if word == "ROW" and following == TokenType.NEQ:  # `ROW<>`
+            self._advance(2)
+            return exp.DataType(this=exp.DType.STRUCT, expressions=[], nested=True)
         if word == "ROW" and following in (TokenType.LT, TokenType.L_PAREN):
             self._advance()
             return self._parse_row_type()

@@ -104,9 +104,9 @@ class JobReader:
             tree = parsing.parse(insert)
             if not isinstance(tree, exp.Insert):
                 raise UnreadableStatementError("It is no INSERT.", insert.location)
-            target = tree.find(exp.Table)
+            target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
             query = tree.expression
-            if target is None or query is None:
+            if not isinstance(target, exp.Table) or query is None:
                 raise UnreadableStatementError("It has no target or no query.", insert.location)
         except UnreadableStatementError as error:
             return self._unreadable_flow(insert, error)
@@ -131,7 +131,8 @@ class JobReader:
             self._report(
                 insert,
                 Severity.WARNING,
-                f"What the job reads or writes is not all known: {'; '.join(unknown)}".rstrip("."),
+                f"What the job reads or writes is not all known: "
+                f"{'; '.join(reason.rstrip('.') for reason in unknown)}.",
                 "Declare the missing tables in the script, or the job's dependencies by hand.",
                 location=location,
             )
@@ -151,9 +152,9 @@ class JobReader:
         """Return the lake's table, or the external sink, or why neither can be told."""
         if parts is None:
             return None, None, ("the table it writes cannot be told",)
-        if any("${" in part for part in parts):
-            return None, None, (f"the name {'.'.join(parts)} holds a variable",)
         name = self._session.resolve(parts)
+        if "${" in str(name):
+            return None, None, (f"the name {name} holds a variable",)
         relation = self._session.relations.get(name)
         if isinstance(relation, SourceDefinition):
             return None, relation.asset_key, ()
@@ -162,7 +163,9 @@ class JobReader:
         if isinstance(relation, UnknownRelation):
             return None, None, (f"the CREATE statement of {name} is not readable",)
         if name.catalog == self._session.lake:
-            return base_table(name), None, ()
+            if base_table(name) != name:
+                return None, None, (f"{name} is a branch or a system table",)
+            return name, None, ()
         if name.catalog in self._session.foreign_catalogs:
             return None, self._session.reads_of_name(parts).sources[0], ()
         return None, None, (f"no statement of the script declares {name}",)

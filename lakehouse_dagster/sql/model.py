@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from lakehouse_dagster.sql.scanner import significant_text
+from lakehouse_dagster.sql.scanner import TokenKind, scan, significant_text
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class TableName:
 class Statement:
     """One statement exactly as written, without its closing semicolon; ``${VAR}`` not filled in."""
 
-    text: str
+    text: str = field(repr=False)
     location: Location
     kind: StatementKind
 
@@ -202,7 +202,7 @@ class JobDefinition:
     name_is_explicit: bool
     statement: Statement
     setup: tuple[Statement, ...]
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     sinks: tuple[TableName, ...]
     reads: tuple[TableName, ...]
     sources: tuple[tuple[str, ...], ...]
@@ -263,6 +263,17 @@ class Project:
     def errors(self) -> tuple[Problem, ...]:
         """The problems that stop the project from being used."""
         return tuple(p for p in self.problems if p.severity is Severity.ERROR)
+
+
+def beginning(statement: Statement) -> str:
+    """Return the first words of a statement, without literals, which may hold secrets."""
+    words = []
+    for token in scan(statement.text):
+        if token.kind in (TokenKind.STRING, TokenKind.OPEN_STRING):
+            words.append("'…'")
+        else:
+            words.append(" " if token.is_trivia else token.text)
+    return " ".join("".join(words[:60]).split())[:60]
 
 
 def unique(items: Iterable[T]) -> tuple[T, ...]:

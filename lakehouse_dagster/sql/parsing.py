@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError
 
 from lakehouse_dagster.sql.dialect import Flink
 from lakehouse_dagster.sql.model import Location, Statement, TableName
@@ -34,8 +34,11 @@ def parse(statement: Statement) -> exp.Expr:
         found = [tree for tree in parser.parse(tokens, statement.text) if tree is not None]
     except ParseError as error:
         raise _unreadable(error, statement) from error
-    except (SqlglotError, RecursionError, Exception) as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
+    except RecursionError as error:
+        raise UnreadableStatementError("It is nested too deeply.", statement.location) from error
+    except Exception as error:
+        # Its text may quote the statement, and so a secret in it.
+        reason = f"It cannot be taken apart ({type(error).__name__})."
         raise UnreadableStatementError(reason, statement.location) from error
     if len(found) != 1:
         raise UnreadableStatementError("It is not one statement.", statement.location)
@@ -50,28 +53,31 @@ def _unreadable(error: ParseError, statement: Statement) -> UnreadableStatementE
     # sqlglot gives the column of the token's last character.
     column = max((first.get("col") or 1) - len(text) + 1, 1)
     inner = Location(statement.location.path, first.get("line") or 1, column)
-    reason = f"{(first.get('description') or 'Unknown syntax').rstrip('.')}, found {text!r}."
+    text = "'…'" if "'" in text else text
+    reason = (
+        f"{(first.get('description') or 'Unknown syntax').rstrip('.')}, found {text or 'the end'}."
+    )
     return UnreadableStatementError(reason, shifted(statement.location, inner))
 
 
 def tables_read(query: exp.Expr) -> tuple[exp.Table, ...]:
     """Return every table that a query names, in order; names of its own WITH clauses left out."""
     found: list[exp.Table] = []
-    _collect_tables(query, frozenset(), found)
+    # A stack instead of recursion: a thousand UNIONs are a tree a thousand deep.
+    waiting: list[tuple[exp.Expr, frozenset[str]]] = [(query, frozenset())]
+    while waiting:
+        node, hidden = waiting.pop()
+        following: list[tuple[exp.Expr, frozenset[str]]] = []
+        clause = next((a for a in node.args.values() if isinstance(a, exp.With)), None)
+        if clause is not None:
+            for named in clause.expressions:
+                following.append((named.this, hidden))
+                hidden = hidden | {named.alias}
+        if isinstance(node, exp.Table) and not (len(node.parts) == 1 and node.name in hidden):
+            found.append(node)
+        following.extend((c, hidden) for c in node.iter_expressions() if c is not clause)
+        waiting.extend(reversed(following))
     return tuple(found)
-
-
-def _collect_tables(node: exp.Expr, hidden: frozenset[str], found: list[exp.Table]) -> None:
-    clause = next((a for a in node.args.values() if isinstance(a, exp.With)), None)
-    if clause is not None:
-        for named in clause.expressions:
-            _collect_tables(named.this, hidden, found)
-            hidden = hidden | {named.alias}
-    if isinstance(node, exp.Table) and not (len(node.parts) == 1 and node.name in hidden):
-        found.append(node)
-    for child in node.iter_expressions():
-        if child is not clause:
-            _collect_tables(child, hidden, found)
 
 
 def name_parts(table: exp.Table) -> tuple[str, ...]:
@@ -99,6 +105,8 @@ def written_name_after(text: str, *words: str) -> tuple[str, ...] | None:
     parts: list[str] = []
     while position < len(tokens) and len(parts) < 3 and _is_name(tokens[position]):
         parts.append(_name(tokens[position]))
+        if position + 1 < len(tokens) and _touches(tokens[position], tokens[position + 1]):
+            return None
         if position + 1 >= len(tokens) or tokens[position + 1].text != ".":
             return tuple(parts)
         position += 2
@@ -107,6 +115,11 @@ def written_name_after(text: str, *words: str) -> tuple[str, ...] | None:
 
 def _is_name(token: Token) -> bool:
     return token.kind in (TokenKind.WORD, TokenKind.NAME, TokenKind.VARIABLE)
+
+
+def _touches(name: Token, following: Token) -> bool:
+    """Whether a variable stands directly at a name, so that the name is not all of it."""
+    return _is_name(following) and name.offset + len(name.text) == following.offset
 
 
 def _name(token: Token) -> str:

@@ -16,6 +16,7 @@ from lakehouse_dagster.sql.model import (
     TableDefinition,
     TableName,
     ViewDefinition,
+    beginning,
     unique,
 )
 
@@ -137,7 +138,7 @@ def _undeclared(
                         message=f"The job {job.name} {verb} {name.key}, which no script declares.",
                         remedy="Add its CREATE TABLE IF NOT EXISTS to a script, if it is not "
                         "made elsewhere.",
-                        statement_start=" ".join(job.statement.text.split())[:60],
+                        statement_start=beginning(job.statement),
                     )
                 )
     return problems

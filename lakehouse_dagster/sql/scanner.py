@@ -59,11 +59,11 @@ _UNTERMINATED = {TokenKind.OPEN_COMMENT, TokenKind.OPEN_STRING, TokenKind.OPEN_N
 
 VARIABLE = r"\$\{[^}{\s'`:]+(?::-[^}{\n'`]*)?\}"
 
-# `(?<!:)//` keeps the address in an unquoted `SET state.dir = file:///x` from being a comment.
+# `(?<![:/])//` keeps the address in an unquoted `SET state.dir = file:///x` from being a comment.
 _TOKEN = re.compile(
     rf"""
       (?P<space>\s+)
-    | (?P<comment> (?:--|(?<!:)//)[^\n\r]* | /\*(?!\+).*?\*/ )
+    | (?P<comment> (?:--|(?<![:/])//)[^\n\r]* | /\*(?!\+).*?\*/ )
     | (?P<open_comment> /\*(?!\+).* )
     | (?P<hint> /\*\+ | \*/ )
     | (?P<string> '[^']*(?:''[^']*)*'(?!') )
@@ -71,7 +71,7 @@ _TOKEN = re.compile(
     | (?P<name> `[^`]*(?:``[^`]*)*`(?!`) )
     | (?P<open_name> `.* )
     | (?P<variable> {VARIABLE} )
-    | (?P<word> [\w$]+ )
+    | (?P<word> (?:\w|\$(?!\{{))+ )
     | (?P<semicolon> ; )
     | (?P<other> . )
     """,

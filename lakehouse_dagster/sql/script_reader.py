@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -20,6 +21,7 @@ from lakehouse_dagster.sql.model import (
     TableDefinition,
     TableName,
     ViewDefinition,
+    beginning,
 )
 from lakehouse_dagster.sql.parsing import UnreadableStatementError
 from lakehouse_dagster.sql.scanner import TokenKind, scan
@@ -65,6 +67,7 @@ class ScriptReader:
             StatementKind.DROP: self._drop,
             StatementKind.DROP_TEMPORARY: self._drop_temporary,
             StatementKind.ACTION: self._action,
+            StatementKind.CREATE_OTHER: self._create_other,
             StatementKind.UNKNOWN: self._unknown,
         }
         self._keeps_in_setup = True
@@ -142,6 +145,8 @@ class ScriptReader:
         name = tables.created_table(tree).name
         kind = tables.options_of(tree).get("type", "unknown")
         if name == self._session.lake:
+            # Whoever runs the job makes the lake's catalog, from its declaration.
+            self._keeps_in_setup = False
             return
         self._session.foreign_catalogs[name] = kind
         if kind == "paimon":
@@ -167,8 +172,16 @@ class ScriptReader:
         except UnreadableStatementError:
             self._declare_unreadable(statement)
             raise
-        name = self._session.resolve(parsing.name_parts(tables.created_table(tree)))
+        name = self._created_name(tree, statement)
         body = tables.table_body(tree)
+        base = self._session.relations.get(self._session.resolve(body.like)) if body.like else None
+        if isinstance(base, SourceDefinition):
+            body = replace(
+                body,
+                columns=base.columns + body.columns,
+                options={**(base.options if body.inherits_options else {}), **body.options},
+                columns_known=True,
+            )
         connector = body.options.get("connector", "")
         in_lake = name.catalog == self._session.lake and not tables.is_temporary(tree)
         if in_lake and connector in ("", "paimon"):
@@ -217,7 +230,7 @@ class ScriptReader:
             self._declare_unreadable(statement)
             raise
         reads = self._session.reads_of(tree.expression)
-        name = self._session.resolve(parsing.name_parts(tables.created_table(tree)))
+        name = self._created_name(tree, statement)
         view = ViewDefinition(
             name=name,
             temporary=tables.is_temporary(tree),
@@ -264,10 +277,21 @@ class ScriptReader:
             "Run it by hand or from an operation of its own.",
         )
 
+    def _create_other(self, statement: Statement) -> None:
+        reason = "The reader does not know what it creates."
+        raise UnreadableStatementError(reason, statement.location)
+
     def _unknown(self, statement: Statement) -> None:
         raise UnreadableStatementError("It begins with no known keyword.", statement.location)
 
     # helpers
+
+    def _created_name(self, tree: exp.Create, statement: Statement) -> TableName:
+        name = self._session.resolve(parsing.name_parts(tables.created_table(tree)))
+        if "${" in str(name):
+            reason = f"The name {name} holds a variable."
+            raise UnreadableStatementError(reason, statement.location)
+        return name
 
     def _declare(self, table: TableDefinition) -> None:
         known = self._tables.get(table.name)
@@ -283,9 +307,9 @@ class ScriptReader:
     def _declare_unreadable(self, statement: Statement) -> None:
         """Remember a table or view that exists, of which nothing but the name is known."""
         parts = parsing.written_name_after(statement.text, *_CREATE_WORDS)
-        if parts is None or any("${" in part for part in parts):
+        name = self._session.resolve(parts) if parts else None
+        if name is None or "${" in str(name):
             return
-        name = self._session.resolve(parts)
         lasting = statement.kind in (StatementKind.CREATE_TABLE, StatementKind.CREATE_TABLE_AS)
         if lasting and name.catalog == self._session.lake:
             unknown = TableDefinition(
@@ -347,7 +371,7 @@ class ScriptReader:
                 severity=severity,
                 message=message,
                 remedy=remedy,
-                statement_start=" ".join(statement.text.split())[:60],
+                statement_start=beginning(statement),
             )
         )
 

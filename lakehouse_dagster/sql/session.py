@@ -83,9 +83,9 @@ class Session:
 
     def reads_of_name(self, parts: tuple[str, ...]) -> Reads:
         """Tell what reading one name reads."""
-        if any("${" in part for part in parts):
-            return Reads(unknown=(f"the name {'.'.join(parts)} holds a variable",))
         name = self.resolve(parts)
+        if "${" in str(name):
+            return Reads(unknown=(f"the name {name} holds a variable",))
         relation = self.relations.get(name)
         if isinstance(relation, SourceDefinition):
             return Reads(sources=(relation.asset_key,))

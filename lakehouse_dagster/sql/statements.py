@@ -183,7 +183,8 @@ def shifted(start: Location, inner: Location) -> Location:
 def _offset_of_body(tokens: list[Token]) -> int:
     words = [token for token in tokens if not token.is_trivia]
     if words[0].is_word("BEGIN"):
-        return words[3].offset + 1 if len(words) > 3 else words[-1].offset
+        last = words[3] if len(words) > 3 and words[3].kind is TokenKind.SEMICOLON else words[2]
+        return last.offset + len(last.text)
     begin = next(token for token in words if token.is_word("BEGIN"))
     return begin.offset + len(begin.text)
 

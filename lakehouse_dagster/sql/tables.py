@@ -20,6 +20,19 @@ class TableBody:
     options: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
     columns_known: bool = True
+    like: tuple[str, ...] = ()
+    """Name of the table that it is declared LIKE, if it is."""
+    like_options: str = ""
+    """The words in brackets after LIKE, in capitals."""
+
+    @property
+    def inherits_options(self) -> bool:
+        """Whether LIKE brings the other table's WITH options along (Flink's default)."""
+        excluded = "EXCLUDING ALL", "EXCLUDING OPTIONS"
+        return bool(self.like) and (
+            "INCLUDING OPTIONS" in self.like_options
+            or not any(words in self.like_options for words in excluded)
+        )
 
 
 def table_body(create: exp.Create) -> TableBody:
@@ -30,9 +43,8 @@ def table_body(create: exp.Create) -> TableBody:
     properties = _properties(create)
     comment = next((p for p in properties if isinstance(p, exp.SchemaCommentProperty)), None)
     partitioning = next((p for p in properties if isinstance(p, exp.PartitionedByProperty)), None)
-    derived = create.expression is not None or any(
-        isinstance(p, nodes.TableLikeProperty) for p in properties
-    )
+    like = next((p for p in properties if isinstance(p, nodes.TableLikeProperty)), None)
+    derived = create.expression is not None or like is not None
     return TableBody(
         columns=tuple(_column(definition, primary_key) for definition in definitions),
         primary_key=primary_key,
@@ -40,6 +52,8 @@ def table_body(create: exp.Create) -> TableBody:
         options=options_of(create),
         comment=comment.this.name if comment else None,
         columns_known=not derived,
+        like=tuple(part.name for part in like.this.parts) if like else (),
+        like_options=(like.args.get("options") or "") if like else "",
     )
 
 
