@@ -109,6 +109,7 @@ class FlinkParser(DdlParser):
             )
         },
     }
+    PLACEHOLDER_PARSERS = {}  # `?` and `:x` are nothing to Flink
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"],
     }
