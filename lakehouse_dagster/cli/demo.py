@@ -88,7 +88,8 @@ def demo(
     home = (folder or cache_home() / "demo").absolute()
     if not headless:
         port = _web_port(port)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT in the background
+        signal.signal(number, _interrupt)
     begun = time.monotonic()
     try:
         with _running(name, home, fresh, None if headless else port) as running:
