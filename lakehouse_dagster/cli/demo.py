@@ -164,8 +164,8 @@ def _running(name: str, home: Path, fresh: bool, port: int | None) -> Iterator[R
         undo.callback(writer.join, 10)
         undo.callback(stop.set)
         writer.start()
+        undo.callback(_say, "Taking everything down.")
         yield Running(lake, story, stack, dagster, status)
-        _say("Taking everything down.")
 
 
 def _story(name: str, folder: Path) -> Story:
