@@ -178,7 +178,7 @@ def what_to_do(observation: Observation, start: StartPolicy) -> Verb | None:
     """The verb that brings a job to its desired state, or None if nothing is to be done."""
     desired, observed = observation.desired, observation.observed
     if desired is DesiredState.UNMANAGED:
-        untouched = observation.incarnation is None
+        untouched = observed is ObservedState.ABSENT and observation.incarnation is None
         return Verb.START if start is StartPolicy.ON_LOAD and untouched else None
     if desired is DesiredState.RUNNING and observed in _NOT_RUNNING:
         return Verb.START

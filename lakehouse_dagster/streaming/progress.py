@@ -159,7 +159,8 @@ def _changes(table: TableReader, snapshots: Sequence[Snapshot]) -> list[Snapshot
         try:
             changes.append(table.changes(snapshot.id))
         except SnapshotNotFoundError:
-            continue
+            if snapshot is snapshots[-1]:
+                raise  # the newest one never expires: the table is damaged
     return changes
 
 
