@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import shutil
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -365,23 +367,19 @@ def test_a_snapshot_that_expires_while_it_is_read_is_left_out(
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def many(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake(tmp_path_factory.mktemp("many"))
     template = lake.table("ods.t0", commits=1)
     for n in range(1, 300):
         _clone(template.folder, lake.warehouse / "ods.db" / f"t{n}")
-    yield lake
+    return lake
 
 
 def _clone(source: Path, target: Path) -> None:
-    import shutil
-
     shutil.copytree(source, target, copy_function=lambda a, b: Path(b).hardlink_to(a))
 
 
 def test_three_hundred_quiet_tables_are_looked_at_in_a_moment(many: Lake) -> None:
-    import time
-
     names = [f"ods.t{n}" for n in range(300)]
     cursor = ProgressCursor.model_validate(
         {"tables": {name: {"snapshot": 1, "reported_at": NOW} for name in names}}

@@ -158,7 +158,6 @@ def test_starting_from_nothing_must_be_asked_for_and_only_then_happens(
     assert path_of(checkpoints.choose(had_state, allow_empty_start=True)) == kept
 
 
-@pytest.mark.xfail(reason="reported: the state of an older incarnation is taken silently")
 def test_older_state_does_not_stand_in_for_state_that_is_gone(checkpoints: Checkpoints) -> None:
     """It would read the sources again from long ago; only the last state continues the job."""
     first = incarnation(1, checkpoint_id=3)
