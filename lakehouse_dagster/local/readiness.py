@@ -48,6 +48,7 @@ def wait_until_ready(
     ports: Ports,
     folders: StackFolders,
     *,
+    task_manager_id: str | None,
     died: Callable[[], Mapping[Service, int | None]],
     log_starts: Mapping[Service, int],
     timeout_seconds: float,
@@ -56,6 +57,7 @@ def wait_until_ready(
     """Return once the JobManager has its TaskManager and the SQL Gateway answers.
 
     Args:
+        task_manager_id: the TaskManager that must have registered.
         died: names the services that ended since, with their exit codes where known.
         log_starts: size of each service's log in bytes before it was started.
 
@@ -64,7 +66,9 @@ def wait_until_ready(
     started = time.monotonic()
     questions: dict[str, Callable[[httpx.Client], bool]] = {
         Service.JOB_MANAGER.label: lambda client: _overview(client, ports) is not None,
-        Service.TASK_MANAGER.label: lambda client: _has_task_manager(client, ports),
+        Service.TASK_MANAGER.label: lambda client: _has_task_manager(
+            client, ports, task_manager_id
+        ),
         Service.SQL_GATEWAY.label: lambda client: _gateway_answers(client, ports),
     }
     # Never through a proxy: it is this machine that is asked.
@@ -107,9 +111,10 @@ def _overview(client: httpx.Client, ports: Ports) -> dict[str, Any] | None:
     return _get(client, f"http://{HOST}:{ports.rest}/overview")
 
 
-def _has_task_manager(client: httpx.Client, ports: Ports) -> bool:
-    overview = _overview(client, ports)
-    return overview is not None and overview.get("taskmanagers", 0) >= 1
+def _has_task_manager(client: httpx.Client, ports: Ports, wanted: str | None) -> bool:
+    answer = _get(client, f"http://{HOST}:{ports.rest}/taskmanagers")
+    registered = answer.get("taskmanagers", []) if answer else []
+    return any(task_manager.get("id") == wanted for task_manager in registered)
 
 
 def _gateway_answers(client: httpx.Client, ports: Ports) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from lakehouse_dagster.local.flink_config import log4j_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lakehouse_dagster.local.fetch import InstalledEngine
@@ -91,6 +93,8 @@ _SMALL_JVM = (
 
 _ENTRYPOINT_METASPACE_MIB = 256
 
+_RESOURCE_ID = "-Dtaskmanager.resource-id="
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -141,6 +145,12 @@ def launch(
     )
 
 
+def task_manager_id(arguments: Sequence[str]) -> str | None:
+    """Under which id the TaskManager of this command line registers with the JobManager."""
+    found = (item for item in arguments if item.startswith(_RESOURCE_ID))
+    return next((item.removeprefix(_RESOURCE_ID) for item in found), None)
+
+
 def clear_temporary(service: Service, folders: StackFolders) -> None:
     """Empty the scratch folder of a service that does not run: a killed JVM leaves its files."""
     folder = _temporary(service, folders)
@@ -168,8 +178,9 @@ def _program_arguments(service: Service, folders: StackFolders) -> list[str]:
         return []  # finds its configuration through FLINK_CONF_DIR
     arguments = ["--configDir", str(folders.configuration)]
     if service is Service.JOB_MANAGER:
-        arguments += ["--executionMode", "cluster"]
-    return arguments
+        return [*arguments, "--executionMode", "cluster"]
+    # A new id for every life: for a while the JobManager still counts the one that was killed.
+    return [*arguments, f"{_RESOURCE_ID}taskmanager-{uuid.uuid4().hex[:12]}"]
 
 
 def _class_path(service: Service, installed: InstalledEngine, folders: StackFolders) -> str:

@@ -29,7 +29,7 @@ from lakehouse_dagster.local.logs import ServiceLog, size_of, tail
 from lakehouse_dagster.local.ports import HOST, free_ports, is_free, require_free
 from lakehouse_dagster.local.progress import Progress, SilentProgress
 from lakehouse_dagster.local.readiness import ServiceDiedError, wait_until_ready
-from lakehouse_dagster.local.services import Service, clear_temporary, launch
+from lakehouse_dagster.local.services import Service, clear_temporary, launch, task_manager_id
 from lakehouse_dagster.local.settings import Ports, StackFolders, StackSettings
 from lakehouse_dagster.local.state import ProcessRecord, StackState, read_state, write_state
 
@@ -289,6 +289,7 @@ class LocalStack:
         wait_until_ready(
             state.ports,
             self._folders,
+            task_manager_id=_task_manager_id(processes.running(state)),
             died=lambda: self._died(state),
             log_starts=log_starts,
             timeout_seconds=self._start_timeout_seconds,
@@ -386,6 +387,13 @@ class LocalStack:
             processes=tuple(_process_status(service, found.get(service)) for service in Service),
             adopted=adopted,
         )
+
+
+def _task_manager_id(found: Mapping[Service, psutil.Process]) -> str | None:
+    try:
+        return task_manager_id(found[Service.TASK_MANAGER].cmdline())
+    except (KeyError, psutil.Error):
+        return None  # ended already: the wait tells why
 
 
 def _exit_code(child: subprocess.Popen[bytes]) -> int | None:
