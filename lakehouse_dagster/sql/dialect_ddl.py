@@ -328,7 +328,11 @@ class DdlParser(TypeParser):
         ):
             columns = self._parse_wrapped_csv(self._parse_target_column)
             target = self.expression(exp.Schema(this=target, expressions=columns))
-        query = self._parse_ddl_select()
+        query: exp.Expr | None
+        if self._match(TokenType.TABLE):
+            query = exp.select("*").from_(self._parse_table_name(), copy=False)
+        else:
+            query = self._parse_ddl_select()
         if query is None:
             self.raise_error("Expected a query")
         return self.expression(

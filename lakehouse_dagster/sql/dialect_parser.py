@@ -80,7 +80,6 @@ class FlinkParser(DdlParser):
     STRICT_CAST = True
     LOG_DEFAULTS_TO_LN = True
     SUPPORTS_IMPLICIT_UNNEST = False
-    SUPPORTS_TABLE_QUERY = True
 
     FUNCTIONS = {
         name: build for name, build in parser.Parser.FUNCTIONS.items() if name in _KNOWN_FUNCTIONS

@@ -99,6 +99,8 @@ class TypeParser(parser.Parser):
             size = self._parse_csv(self._parse_type_parameter)
             self._match_r_paren()
         kind = _PLAIN_TYPES[word]
+        if word in ("CHAR", "VARCHAR", "STRING") and self._match_text_seq("CHARACTER", "SET"):
+            self._parse_id_var(any_token=True)  # as Flink prints types; it has only UTF-16LE
         if word == "TIMESTAMP" and self._match_text_seq("WITH", "LOCAL", "TIME", "ZONE"):
             kind = exp.DType.TIMESTAMPLTZ
         elif word == "TIMESTAMP" and self._match_text_seq("WITH", "TIME", "ZONE"):

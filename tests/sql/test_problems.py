@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse_dagster.sql import Severity, read_script
@@ -127,11 +127,13 @@ def test_three_hundred_statements_take_well_under_a_second() -> None:
     assert len(script.statements) == 300
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_no_text_makes_the_reader_fail(text: str) -> None:
     read_script("s.sql", text=text)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(STATEMENTS), st.data())
 def test_no_damaged_statement_makes_the_reader_fail(statement: str, data: st.DataObject) -> None:
     words = statement.split()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse_dagster.sql.model import Location, StatementKind
@@ -152,12 +152,14 @@ def test_what_a_statement_does_is_told_from_its_words(text: str, kind: Statement
     assert split(text)[0].kind is kind
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_no_character_is_lost(text: str) -> None:
     assert "".join(token.text for token in scan(text)) == text
     assert "".join(t.text for chunk in chunks(text) for t in chunk.tokens) == text
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_splitting_loses_nothing_but_space_comments_and_semicolons(text: str) -> None:
     def words(of: str) -> list[str]:
@@ -166,6 +168,7 @@ def test_splitting_loses_nothing_but_space_comments_and_semicolons(text: str) ->
     assert [w for s in split(text) for w in words(s.text)] == words(text)
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_every_statement_stands_where_it_says(text: str) -> None:
     lines = text.split("\n")
@@ -174,6 +177,7 @@ def test_every_statement_stands_where_it_says(text: str) -> None:
         assert line.startswith(statement.text.split("\n")[0])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("'`c"), INNER), min_size=1, max_size=6))
 def test_strings_names_and_comments_are_never_split(parts: list[tuple[str, str]]) -> None:
     written = []
@@ -188,6 +192,7 @@ def test_strings_names_and_comments_are_never_split(parts: list[tuple[str, str]]
     assert found[1] == "x"
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_comparing_text_ignores_space_and_comments(text: str) -> None:
     once = significant_text(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse_dagster.errors import MissingVariableError
@@ -37,6 +37,7 @@ def test_a_quote_in_a_value_does_not_end_the_literal() -> None:
     assert substitute("`${P}`", {"P": "a`b"}) == "`a``b`"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_a_value_in_a_string_stays_that_string(value: str) -> None:
     filled = substitute("SELECT '${P}'", {"P": value})
