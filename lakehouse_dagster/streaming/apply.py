@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from lakehouse_dagster.errors import LakehouseError, LeaseHeldError
+from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, LeaseLostError
 from lakehouse_dagster.streaming.observe import Verb
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob, Runtime
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
@@ -87,7 +87,8 @@ def _one(
         with runtime.hold(name, holder) as held:
             outcome = job_verb(held, log)
     except LakehouseError as error:
-        if not isinstance(error, LeaseHeldError):
+        # Someone else acts on the job: what is said of it is theirs to say.
+        if not isinstance(error, LeaseHeldError | LeaseLostError):
             runtime.memory.ensure(name)
             runtime.memory.set_error(name, str(error))
         log.error("%s", error)

@@ -61,14 +61,9 @@ def settle(
     latest = memory.latest(held.name)
     numbers = own_numbers(held.runtime.lakehouse, held.name, latest.number if latest else 0)
     on_cluster = {numbers[job.job_id]: job for job in job_manager.jobs() if job.job_id in numbers}
-    latest = _remember_unknown(held, latest, on_cluster, log)
-    highest = max(
-        [
-            latest.number if latest else 0,
-            *on_cluster,
-            *(numbers[i] for i in ids_with_checkpoints if i in numbers),
-        ]
-    )
+    with_checkpoints = {numbers[i]: i for i in ids_with_checkpoints if i in numbers}
+    latest = _remember_unknown(held, latest, on_cluster, with_checkpoints, log)
+    highest = latest.number if latest else 0
     for number, job in on_cluster.items():
         if latest is not None and number < latest.number and not job.status.is_terminal:
             log.warning("Incarnation %d of %s is superseded: cancelling it.", number, held.name)
@@ -78,7 +73,11 @@ def settle(
     if latest is None:
         return Settled(None, None, highest)
     if latest.number in on_cluster:
-        return _seen(held, latest, on_cluster[latest.number], job_manager, highest)
+        job = on_cluster[latest.number]
+        if job.status is FlinkJobStatus.CANCELLING:
+            wait_until_over(held, job_manager, job.job_id)
+            job = job_manager.job(job.job_id) or job
+        return _seen(held, latest, job, job_manager, highest)
     if latest.state in _OVER:
         return Settled(latest, None, highest)
     return _confirm_absent(held, latest, job_manager, gateway, highest, log)
@@ -105,28 +104,38 @@ def _remember_unknown(
     held: HeldJob,
     latest: Incarnation | None,
     on_cluster: Mapping[int, JobSummary],
+    with_checkpoints: Mapping[int, str],
     log: logging.Logger,
 ) -> Incarnation | None:
-    """Write down an incarnation that runs but is not in the database (an older backup)."""
-    alive = [number for number, job in on_cluster.items() if not job.status.is_terminal]
-    newest = max(alive, default=0)
-    if latest is not None and newest <= latest.number or not newest:
-        return latest
-    log.warning(
-        "Incarnation %d of %s runs but the system database does not know it: adopting it.",
-        newest,
-        held.name,
-    )
-    recorded = held.runtime.memory.record(
-        held.name,
-        number=newest,
-        flink_job_id=on_cluster[newest].job_id,
-        fingerprint="",
-        restored_from=None,
-        fencing=held.lease.fencing,
-        session_handle=None,
-    )
-    return held.runtime.memory.update(held.name, recorded.number, state=IncarnationState.RUNNING)
+    """Write down incarnations that are not in the database (lost, or an older backup).
+
+    They show on the cluster or by the folder of their checkpoints: the job has run, whatever the
+    database says, so it must be adopted or restored, never started from nothing.
+    """
+    seen = {number: job.job_id for number, job in on_cluster.items()} | dict(with_checkpoints)
+    for number in sorted(seen):
+        if latest is not None and number <= latest.number:
+            continue
+        log.warning(
+            "Incarnation %d of %s is not in the system database: writing it down.",
+            number,
+            held.name,
+        )
+        recorded = held.runtime.memory.record(
+            held.name,
+            number=number,
+            flink_job_id=seen[number],
+            fingerprint="",
+            restored_from=None,
+            fencing=held.lease.fencing,
+            session_handle=None,
+        )
+        latest = (
+            held.runtime.memory.update(held.name, number, state=IncarnationState.RUNNING)
+            if number in on_cluster
+            else held.over(recorded, "known only by its checkpoints")
+        )
+    return latest
 
 
 def _seen(
@@ -137,12 +146,12 @@ def _seen(
             latest,
             job.status.value,
             at=job.ended_at,
-            savepoint_path=_savepoint_left_by(latest, job, job_manager),
+            savepoint_path=savepoint_left_by(latest, job, job_manager),
         )
     return Settled(latest, job.status, highest)
 
 
-def _savepoint_left_by(latest: Incarnation, job: JobSummary, job_manager: JobManager) -> str | None:
+def savepoint_left_by(latest: Incarnation, job: JobSummary, job_manager: JobManager) -> str | None:
     """The savepoint with which a finished job was stopped: by us (and we died), or by hand."""
     if job.status is not FlinkJobStatus.FINISHED:
         return None

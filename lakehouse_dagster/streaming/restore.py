@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakehouse_dagster.errors import NoRestorePointError
-from lakehouse_dagster.flink import is_complete, newest_complete_checkpoint
+from lakehouse_dagster.flink import FlinkJobStatus, is_complete, newest_complete_checkpoint
 from lakehouse_dagster.system_db import Incarnation
 
 
@@ -40,9 +40,11 @@ def choose_restore_point(
         choice = _of(incarnation, checkpoint_directory)
         if choice is not None:
             return choice
-        lost_state = lost_state or _may_have_completed_a_checkpoint(
-            incarnation, ids_with_checkpoints
-        )
+        if _may_have_completed_a_checkpoint(incarnation, ids_with_checkpoints):
+            # What an older incarnation left is from before this one's commits: starting there
+            # would write their rows again.
+            lost_state = True
+            break
     if not incarnations:
         return RestoreChoice(None, "the job never ran")
     if not lost_state:
@@ -52,7 +54,8 @@ def choose_restore_point(
     looked = ", ".join(str(i.number) for i in incarnations[:5])
     raise NoRestorePointError(
         f"Streaming job {job_name} ran before (incarnations {looked}), but neither a savepoint nor "
-        f"a complete checkpoint of it is left under {checkpoint_directory}.",
+        f"a complete checkpoint of the last one that had state is left under "
+        f"{checkpoint_directory}.",
         remedy=(
             "Bring the folder back and start again, or start it from nothing with "
             f"`lakehouse jobs start {job_name} --allow-empty-start`: its sources are then read "
@@ -86,5 +89,7 @@ def _may_have_completed_a_checkpoint(
     """
     if incarnation.checkpoint_id is not None or incarnation.savepoint_path is not None:
         return True
+    if incarnation.end_reason == FlinkJobStatus.FINISHED.value:
+        return True  # at the end of its sources Flink deletes the checkpoints; the rows are there
     ran = incarnation.running_at is not None
     return ran and incarnation.flink_job_id not in ids_with_checkpoints

@@ -38,12 +38,18 @@ class Clock:
 
     now: Callable[[], datetime] = utc_now
     sleep: Callable[[float], None] = time.sleep
+    pause: Callable[[float], None] = time.sleep
+    """Waits while cleaning up: raises nothing, also when the work was cancelled."""
     monotonic: Callable[[], float] = time.monotonic
 
     def deadline(self, seconds: float) -> Callable[[], bool]:
         """A question that answers True once so many seconds have passed."""
         end = self.monotonic() + seconds
         return lambda: self.monotonic() >= end
+
+    def on_wait(self, waited_seconds: float) -> None:
+        """For waits of the rooms below: a cancelled run notices it at their every poll."""
+        self.sleep(0)
 
 
 @dataclass(frozen=True)

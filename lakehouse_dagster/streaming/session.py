@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from lakehouse_dagster.errors import SqlExecutionError, StreamingJobError
+from lakehouse_dagster.errors import FlinkError, SqlExecutionError, StreamingJobError
 from lakehouse_dagster.flink import Session, SqlGateway, create_catalog, use_catalog
 from lakehouse_dagster.sql import variables
 from lakehouse_dagster.sql.model import Statement, StatementKind
 from lakehouse_dagster.streaming.runtime import HeldJob
 
-_EXISTS_ALREADY = ("already exist",)
+# The second sign is the loser of a race between two sessions that create the same table.
+_EXISTS_ALREADY = ("already exist", "Schema in filesystem exists")
 _MAY_EXIST = (
     StatementKind.CREATE_TABLE,
     StatementKind.CREATE_DATABASE,
@@ -33,8 +34,16 @@ def prepare_session(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> 
     catalog = held.runtime.catalog.open()
     for script in held.job.declared_elsewhere:
         if not all(catalog.table(table).exists() for table in script.tables):
-            _run_script(held, gateway, script.statements, log).delete()
+            close(_run_script(held, gateway, script.statements, log), log)
     return _run_script(held, gateway, held.job.definition.setup, log)
+
+
+def close(session: Session, log: logging.Logger) -> None:
+    """Delete a session that submits nothing; the gateway closes one that is left by itself."""
+    try:
+        session.delete()
+    except FlinkError as error:
+        log.warning("Gateway session %s could not be closed: %s", session.handle, error)
 
 
 def _run_script(
@@ -45,13 +54,16 @@ def _run_script(
     held.still_ours()
     session = gateway.open_session(f"{held.runtime.lakehouse}-{held.name}")
     try:
-        session.execute(create_catalog(catalog.name, catalog.flink_options()))
-        session.execute(use_catalog(catalog.name))
+        for text in (
+            create_catalog(catalog.name, catalog.flink_options()),
+            use_catalog(catalog.name),
+        ):
+            session.execute(text, on_wait=held.runtime.clock.on_wait)
         for statement, text in filled:
             held.still_ours()
             _execute(held, session, statement, text, log)
     except BaseException:
-        session.delete()
+        close(session, log)
         raise
     return session
 
@@ -60,7 +72,11 @@ def _execute(
     held: HeldJob, session: Session, statement: Statement, text: str, log: logging.Logger
 ) -> None:
     try:
-        session.execute(text, timeout_seconds=held.runtime.policy.seconds("submission_timeout"))
+        session.execute(
+            text,
+            timeout_seconds=held.runtime.policy.seconds("submission_timeout"),
+            on_wait=held.runtime.clock.on_wait,
+        )
     except SqlExecutionError as error:
         exists = any(sign in error.root_cause for sign in _EXISTS_ALREADY)
         if exists and statement.kind in _MAY_EXIST:

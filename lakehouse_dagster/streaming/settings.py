@@ -7,7 +7,7 @@ Gateway), so a script that runs in Flink's own SQL client runs here unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lakehouse_dagster.sql import variables
 from lakehouse_dagster.sql.model import JobDefinition, TableName
@@ -16,6 +16,7 @@ PIPELINE_NAME = "pipeline.name"
 JOB_ID = "$internal.pipeline.job-id"
 RESTORE_PATH = "execution.state-recovery.path"
 CHECKPOINT_DIRECTORIES = ("execution.checkpointing.dir", "state.checkpoints.dir")
+SAVEPOINT_DIRECTORIES = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 
 
 def submission_settings(
@@ -36,6 +37,7 @@ def submission_settings(
         **_defaults(definition, flink_restart_attempts),
         **script_settings(definition, environ),
         **_table_options(definition, catalog),
+        **_RESTORABLE,
         **_identity(definition, flink_job_id, restore_from),
     }
 
@@ -49,10 +51,16 @@ def script_settings(definition: JobDefinition, environ: Mapping[str, str]) -> di
     }
 
 
+_RESTORABLE = {
+    # Not left to the script: a folder without a complete checkpoint must prove that none ever
+    # completed (restore.py), so Flink must not delete them when a job ends.
+    "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+}
+
+
 def _defaults(definition: JobDefinition, flink_restart_attempts: int) -> dict[str, str]:
     """What a careful operator would set; a script that says otherwise has its way."""
     defaults = {
-        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "restart-strategy.type": "exponential-delay",
         "restart-strategy.exponential-delay.initial-backoff": "1 s",
         "restart-strategy.exponential-delay.max-backoff": "1 min",
@@ -105,14 +113,25 @@ def operator_suffix(job_name: str) -> str:
 
 
 def checkpoint_directory(
-    cluster_configuration: Mapping[str, str], definition: JobDefinition
+    cluster_configuration: Mapping[str, str],
+    definition: JobDefinition,
+    environ: Mapping[str, str],
 ) -> str | None:
     """Where the job's checkpoints are retained: its own setting, else the cluster's."""
-    for settings in (definition.settings, cluster_configuration):
-        for option in CHECKPOINT_DIRECTORIES:
-            if settings.get(option):
-                return settings[option]
-    return None
+    own = _first(script_settings(definition, environ), CHECKPOINT_DIRECTORIES)
+    return own or _first(cluster_configuration, CHECKPOINT_DIRECTORIES)
+
+
+def savepoint_directory(definition: JobDefinition, environ: Mapping[str, str]) -> str | None:
+    """Where the script wants savepoints; None leaves it to the cluster.
+
+    The JobManager looks only at its own configuration, so a script's wish is passed on by us.
+    """
+    return _first(script_settings(definition, environ), SAVEPOINT_DIRECTORIES)
+
+
+def _first(settings: Mapping[str, str], options: Sequence[str]) -> str | None:
+    return next((settings[option] for option in options if settings.get(option)), None)
 
 
 def checkpoint_interval_is_set(

@@ -16,6 +16,8 @@ from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     ConfigurationError,
     FlinkError,
+    LakehouseError,
+    LeaseLostError,
     OperationTimeoutError,
     SqlExecutionError,
     StateIncompatibleError,
@@ -32,7 +34,7 @@ from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming.previous import Settled, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
-from lakehouse_dagster.streaming.session import fill_in, prepare_session
+from lakehouse_dagster.streaming.session import close, fill_in, prepare_session
 from lakehouse_dagster.system_db import (
     DesiredState,
     Incarnation,
@@ -76,8 +78,23 @@ def start_or_adopt(
     ``StreamingJobError``; afterwards either one incarnation runs or none does.
     """
     memory = held.runtime.memory
-    memory.ensure(held.name)
+    before = memory.ensure(held.name).desired
     memory.set_desired(held.name, DesiredState.RUNNING)
+    try:
+        outcome = _start_or_adopt(held, allow_empty_start, log)
+    except Exception:
+        raise
+    except BaseException:
+        # Cancelled by a person. What had been started was abandoned; if nothing was, all is as it
+        # was before.
+        if memory.ensure(held.name).desired is DesiredState.RUNNING:
+            memory.set_desired(held.name, before)
+        raise
+    memory.set_error(held.name, None)
+    return outcome
+
+
+def _start_or_adopt(held: HeldJob, allow_empty_start: bool, log: logging.Logger) -> StartOutcome:
     with (
         held.runtime.cluster.job_manager() as job_manager,
         held.runtime.cluster.sql_gateway() as gateway,
@@ -87,23 +104,22 @@ def start_or_adopt(
         ids = job_ids_with_checkpoints(directory)
         settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=ids)
         if settled.alive:
-            outcome = _adopt(held, settled, job_manager, gateway, log)
-        else:
-            choice = choose_restore_point(
-                held.name,
-                memory.incarnations(held.name),
-                checkpoint_directory=directory,
-                ids_with_checkpoints=ids,
-                allow_empty_start=allow_empty_start,
-            )
-            log.info("Starting %s: %s.", held.name, choice.reason)
-            outcome = _start(held, settled, choice, job_manager, gateway, log)
-    memory.set_error(held.name, None)
-    return outcome
+            return _adopt(held, settled, job_manager, gateway, log)
+        choice = choose_restore_point(
+            held.name,
+            held.runtime.memory.incarnations(held.name),
+            checkpoint_directory=directory,
+            ids_with_checkpoints=ids,
+            allow_empty_start=allow_empty_start,
+        )
+        log.info("Starting %s: %s.", held.name, choice.reason)
+        return _start(held, settled, choice, job_manager, gateway, log)
 
 
 def _checkpoint_directory(held: HeldJob, configuration: Mapping[str, str]) -> str:
-    directory = job_settings.checkpoint_directory(configuration, held.job.definition)
+    directory = job_settings.checkpoint_directory(
+        configuration, held.job.definition, held.runtime.environ
+    )
     if directory is None:
         raise ConfigurationError(
             f"Neither the cluster {held.runtime.cluster.name} nor the script of {held.name} sets "
@@ -131,7 +147,7 @@ def _adopt(
     log.info("Incarnation %d of %s runs already.", incarnation.number, held.name)
     if settled.status is not FlinkJobStatus.RESTARTING:  # restarting is Flink's own work
         _wait_until_running(held, incarnation, job_manager, log)
-    _close_session(held, incarnation, gateway)
+    _close_session(held, incarnation, gateway, log)
     return StartOutcome(
         held.name,
         StartedHow.ADOPTED,
@@ -174,19 +190,21 @@ def _start(
             session_handle=session.handle,
         )
     except BaseException:
-        session.delete()
+        close(session, log)
         raise
     # From here on the incarnation is on record: whatever happens, it is settled by its id.
     try:
         _submit(held, incarnation, session, statement, config, job_manager, log)
         _wait_until_running(held, incarnation, job_manager, log)
+    except LeaseLostError:
+        raise  # whoever took over decides what becomes of it
     except Exception as error:
         held.runtime.memory.set_error(held.name, str(error))
         raise
     except BaseException:
         _abandon(held, incarnation, session, job_manager, log)
         raise
-    _close_session(held, incarnation, gateway)
+    _close_session(held, incarnation, gateway, log)
     return StartOutcome(held.name, StartedHow.STARTED, number, job_id, choice.path, choice.reason)
 
 
@@ -211,7 +229,7 @@ def _submit(
             operation_handle=operation.handle,
             submitted_at=held.runtime.clock.now(),
         )
-        operation.wait(policy.seconds("submission_timeout"))
+        operation.wait(policy.seconds("submission_timeout"), held.runtime.clock.on_wait)
     except FlinkError as error:
         # Also a refusal is checked: the gateway may have given up on a submission that arrived.
         log.warning(
@@ -307,18 +325,41 @@ def _abandon(
     job_manager: JobManager,
     log: logging.Logger,
 ) -> None:
-    """Cancelled by a person while starting: stop what we started, and say so."""
+    """Cancelled by a person while starting: stop what we started, and say so.
+
+    Every step is tried whatever became of the one before, and none of the waits is cut short. What
+    cannot be stopped now is stopped by the supervisor when it shows up: CANCELED is written first.
+    """
     log.warning("Cancelled while starting %s: stopping what was started.", held.name)
-    session.delete()
-    job_manager.cancel(incarnation.flink_job_id)
-    held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
+    clock, policy = held.runtime.clock, held.runtime.policy
+    try:
+        held.still_ours()
+        held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
+        close(session, log)
+        end = clock.deadline(policy.seconds("late_submission_grace"))
+        while True:
+            passed = end()
+            job = job_manager.job(incarnation.flink_job_id)
+            if job.status.is_terminal if job else passed:
+                held.over(incarnation, "cancelled while starting")
+                return
+            if job is not None:
+                job_manager.cancel(incarnation.flink_job_id)
+            clock.pause(0.3)
+    except LakehouseError as error:
+        log.warning("What was started of %s could not be stopped: %s", held.name, error)
 
 
-def _close_session(held: HeldJob, incarnation: Incarnation, gateway: SqlGateway) -> None:
-    """The INSERT's operation has ended, so its session is of no more use."""
+def _close_session(
+    held: HeldJob, incarnation: Incarnation, gateway: SqlGateway, log: logging.Logger
+) -> None:
+    """The INSERT's operation has ended, so its session is of no more use.
+
+    The job runs whether or not the gateway still answers.
+    """
     if incarnation.session_handle is None:
         return
-    gateway.session(incarnation.session_handle).delete()
+    close(gateway.session(incarnation.session_handle), log)
     held.runtime.memory.update(held.name, incarnation.number, session_handle=None)
 
 

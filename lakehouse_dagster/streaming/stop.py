@@ -7,8 +7,14 @@ import uuid
 from dataclasses import dataclass
 
 from lakehouse_dagster.durations import in_words
-from lakehouse_dagster.errors import OperationTimeoutError, StreamingJobError
+from lakehouse_dagster.errors import (
+    AnswerLostError,
+    ConfigurationError,
+    OperationTimeoutError,
+    StreamingJobError,
+)
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, SqlGateway
+from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming.previous import settle, wait_until_over
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
@@ -74,6 +80,7 @@ def _stop(
 ) -> StopOutcome:
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("stop_timeout"))
+    directory = _savepoint_directory(held, job_manager)
     while True:
         settled = settle(held, job_manager, gateway, log)
         incarnation = settled.incarnation
@@ -81,7 +88,7 @@ def _stop(
             path = incarnation.savepoint_path if incarnation else None
             log.info("%s does not run.", held.name)
             return StopOutcome(held.name, incarnation.number if incarnation else None, path)
-        path, failure = _savepoint(held, incarnation, job_manager, log)
+        path, failure = _savepoint(held, incarnation, directory, job_manager, log)
         if path is not None:
             return _stopped(held, incarnation, path, job_manager, log)
         # A definite failure while Flink restarts tasks: ask anew once they run (facts, operating).
@@ -94,14 +101,29 @@ def _stop(
         clock.sleep(2)
 
 
+def _savepoint_directory(held: HeldJob, job_manager: JobManager) -> str | None:
+    """Where the savepoint goes; None: where the cluster is configured to put it."""
+    wanted = job_settings.savepoint_directory(held.job.definition, held.runtime.environ)
+    configuration = job_manager.configuration()
+    if wanted is None and not any(map(configuration.get, job_settings.SAVEPOINT_DIRECTORIES)):
+        raise ConfigurationError(
+            f"Neither the cluster {held.runtime.cluster.name} nor the script of {held.name} sets "
+            "execution.checkpointing.savepoint-dir, so it cannot be stopped with a savepoint.",
+            remedy="Set it in the cluster's configuration, or by SET in the script; or cancel the "
+            "job, which then goes on from its newest checkpoint.",
+        )
+    return wanted
+
+
 def _savepoint(
     held: HeldJob,
     incarnation: Incarnation,
+    directory: str | None,
     job_manager: JobManager,
     log: logging.Logger,
 ) -> tuple[str | None, str | None]:
     """Trigger a stop under a recorded trigger id and wait for its result: path or failure."""
-    clock, policy, memory = held.runtime.clock, held.runtime.policy, held.runtime.memory
+    memory = held.runtime.memory
     trigger_id = uuid.uuid4().hex
     memory.update(
         held.name,
@@ -109,16 +131,40 @@ def _savepoint(
         state=IncarnationState.STOPPING,
         stop_trigger_id=trigger_id,
     )
-    held.still_ours()
-    log.info("Stopping %s with a savepoint.", held.name)
-    job_manager.stop_with_savepoint(incarnation.flink_job_id, trigger_id=trigger_id)
+    path: str | None = None
+    try:
+        held.still_ours()
+        log.info("Stopping %s with a savepoint.", held.name)
+        try:
+            job_manager.stop_with_savepoint(
+                incarnation.flink_job_id, trigger_id=trigger_id, target_directory=directory
+            )
+        except AnswerLostError as error:
+            log.warning("%s Following the savepoint by its trigger id.", error.message)
+        path, failure = _wait_for_savepoint(held, incarnation, trigger_id, job_manager, log)
+        return path, failure
+    finally:
+        if path is None:
+            # The job runs on. Should its savepoint complete after all, the trigger id finds it.
+            memory.update(held.name, incarnation.number, state=IncarnationState.RUNNING)
+
+
+def _wait_for_savepoint(
+    held: HeldJob,
+    incarnation: Incarnation,
+    trigger_id: str,
+    job_manager: JobManager,
+    log: logging.Logger,
+) -> tuple[str | None, str | None]:
+    clock, policy = held.runtime.clock, held.runtime.policy
     started, said = clock.monotonic(), 0.0
     end = clock.deadline(policy.seconds("stop_timeout"))
+    must_be_known = clock.deadline(policy.seconds("late_submission_grace"))
     while not end():
         result = job_manager.savepoint_result(incarnation.flink_job_id, trigger_id)
-        if result is None:
-            return None, "the cluster no longer knows the savepoint's trigger"
-        if result.done:
+        if result is None and must_be_known():
+            return None, "the cluster does not know the savepoint's trigger"
+        if result is not None and result.done:
             return result.location, result.failure
         waited = clock.monotonic() - started
         if waited - said >= 5:

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 from pydantic import BaseModel, ValidationError
 
-from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError
-from lakehouse_dagster.flink import JobManager, JobSummary
+from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError, NotFoundError
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
 from lakehouse_dagster.streaming.observe import (
     Observation,
     ObservedState,
@@ -23,6 +23,7 @@ from lakehouse_dagster.streaming.observe import (
     observe,
     what_to_do,
 )
+from lakehouse_dagster.streaming.previous import own_numbers, savepoint_left_by
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import (
     DesiredState,
@@ -137,7 +138,8 @@ def _decide(
             policy=runtime.policy,
         )
         observations.append(observation)
-        action = _due_action(runtime, record, observation, now)
+        stray = _stray(runtime, name, incarnation, on_cluster)
+        action = _due_action(runtime, record, observation, stray, now)
         if action is not None:
             actions.append(action)
     return Look(
@@ -147,15 +149,48 @@ def _decide(
     )
 
 
+_BRINGS_TO = {
+    DesiredState.RUNNING: Verb.START,
+    DesiredState.SUSPENDED: Verb.STOP,
+    DesiredState.CANCELED: Verb.CANCEL,
+}
+
+
+def _stray(
+    runtime: Runtime,
+    name: str,
+    latest: Incarnation | None,
+    on_cluster: Mapping[str, JobSummary],
+) -> int | None:
+    """An incarnation that lives beside or instead of the newest one on record.
+
+    A superseded one, which every verb cancels first; or one above, when the database is an old one.
+    """
+    newest = latest.number if latest else 0
+    for job_id, number in own_numbers(runtime.lakehouse, name, newest).items():
+        job = on_cluster.get(job_id)
+        if number != newest and job is not None and not job.status.is_terminal:
+            return number
+    return None
+
+
 def _due_action(
-    runtime: Runtime, record: JobRecord, observation: Observation, now: datetime
+    runtime: Runtime,
+    record: JobRecord,
+    observation: Observation,
+    stray: int | None,
+    now: datetime,
 ) -> Action | None:
     verb = what_to_do(observation, runtime.jobs[record.name].start)
+    reason = observation.reason
+    if stray is not None and verb is None:
+        verb = _BRINGS_TO.get(record.desired)
+        reason = f"incarnation {stray} runs, which is not the newest on record"
     if verb is None or not is_due(record, now, runtime.policy):
         return None
     if runtime.leases.current(runtime.memory.lease_key(record.name)) is not None:
         return None  # a run or a command acts on it right now
-    return Action(record.name, verb, observation.reason, record.attempts + 1)
+    return Action(record.name, verb, reason, record.attempts + 1)
 
 
 def claim(runtime: Runtime, actions: tuple[Action, ...]) -> str:
@@ -181,7 +216,7 @@ def _with_details(
     cursor: SupervisorCursor,
 ) -> dict[str, Incarnation]:
     """Ask checkpoints for the next few live jobs in rotation, and write down what is new."""
-    result = dict(latest)
+    result = _write_down_finished(runtime, job_manager, latest, on_cluster)
     alive = sorted(
         name
         for name, incarnation in latest.items()
@@ -203,6 +238,38 @@ def _with_details(
     return result
 
 
+def _write_down_finished(
+    runtime: Runtime,
+    job_manager: JobManager,
+    latest: Mapping[str, Incarnation],
+    on_cluster: Mapping[str, JobSummary],
+) -> dict[str, Incarnation]:
+    """Remember which jobs have finished, once each, before the cluster forgets it.
+
+    Later it could not be told from a job that was lost, and all would be read again.
+    """
+    result = dict(latest)
+    for name, incarnation in latest.items():
+        job = on_cluster.get(incarnation.flink_job_id)
+        finished = job is not None and job.status is FlinkJobStatus.FINISHED
+        stopping = incarnation.state is IncarnationState.STOPPING  # whoever stops it says so
+        if job is None or not finished or incarnation.state.is_over or stopping:
+            continue
+        try:
+            savepoint = savepoint_left_by(incarnation, job, job_manager)
+        except NotFoundError:
+            continue  # forgotten between the two questions
+        result[name] = runtime.memory.update(
+            name,
+            incarnation.number,
+            state=IncarnationState.ENDED,
+            ended_at=job.ended_at,
+            end_reason=job.status.value,
+            savepoint_path=savepoint,
+        )
+    return result
+
+
 def _checkpoints(
     runtime: Runtime, job_manager: JobManager, incarnation: Incarnation
 ) -> Incarnation:
@@ -221,7 +288,7 @@ def _checkpoints(
     restarts = max(0, statistics.restored_count - (1 if incarnation.restored_from else 0))
     if restarts != incarnation.restarts:
         incarnation = _count_restarts(runtime, incarnation, restarts)
-    if incarnation.state is IncarnationState.SUBMITTED:
+    if incarnation.state in (IncarnationState.RECORDED, IncarnationState.SUBMITTED):
         incarnation = runtime.memory.update(
             incarnation.job_name,
             incarnation.number,

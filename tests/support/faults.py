@@ -1,0 +1,196 @@
+"""Faults made on purpose: a proxy that loses answers, and processes that are killed.
+
+The proxy listens on a real socket in front of one REST endpoint. It passes everything on until it
+is told to do otherwise with some requests, and remembers all that it saw.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from lakehouse_dagster.local.processes import alive
+from lakehouse_dagster.local.services import Service
+from lakehouse_dagster.local.stack import LocalStack
+from lakehouse_dagster.local.state import read_state
+
+
+class Does(str, Enum):
+    """What the proxy does with a request."""
+
+    PASS_ON = "pass on"
+    LOSE_ANSWER = "pass on, then hang up without the answer"
+    LOSE_REQUEST = "hang up without passing on"
+    ANSWER_503 = "answer 503 as a proxy without a server behind it"
+    ANSWER_ITSELF = "answer with the fault's own body"
+
+
+STATEMENT = r"/v3/sessions/[^/]+/statements"
+"""The path of a statement POST; the statement itself stands in the body."""
+
+INSERT = r'"statement":\s*"(INSERT|EXECUTE STATEMENT SET)'
+
+
+@dataclass
+class Fault:
+    """What happens to requests whose path and body match, ``times`` times."""
+
+    method: str
+    path: str
+    does: Does
+    body: str = ""
+    times: int = 1
+    delay_seconds: float = 0.0
+    before: Callable[[], None] | None = None
+    """Called before anything else, for example to kill a process at exactly this moment."""
+    answer: bytes = b"{}"
+
+    def matches(self, request: Seen) -> bool:
+        return (
+            self.times > 0
+            and request.method == self.method
+            and re.search(self.path, request.path) is not None
+            and re.search(self.body, request.body) is not None
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request that reached the proxy."""
+
+    method: str
+    path: str
+    body: str = field(repr=False)
+    passed_on: bool = False
+
+
+class FaultyProxy:
+    """A context manager; ``url`` stands for the endpoint at ``target``."""
+
+    def __init__(self, target: str) -> None:
+        address = urlsplit(target)
+        self._host, self._port = str(address.hostname), int(address.port or 80)
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self.seen: list[Seen] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FaultyProxy:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def add(self, fault: Fault) -> None:
+        with self._lock:
+            self._faults.append(fault)
+
+    def requests(self, method: str, path: str = "", body: str = "") -> list[Seen]:
+        """What was seen so far; a statement is found by what stands in its body."""
+        with self._lock:
+            return [
+                one
+                for one in self.seen
+                if one.method == method and re.search(path, one.path) and re.search(body, one.body)
+            ]
+
+    @property
+    def inserts(self) -> list[Seen]:
+        """The INSERTs that were posted, whether they were passed on or not."""
+        return self.requests("POST", STATEMENT, INSERT)
+
+    def _fault_for(self, request: Seen) -> Fault:
+        with self._lock:
+            for fault in self._faults:
+                if fault.matches(request):
+                    fault.times -= 1
+                    return fault
+        return Fault(request.method, "", Does.PASS_ON)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                request = Seen(self.command, self.path, body.decode())
+                fault = proxy._fault_for(request)
+                if fault.before is not None:
+                    fault.before()
+                time.sleep(fault.delay_seconds)
+                does = fault.does
+                passes_on = does in (Does.PASS_ON, Does.LOSE_ANSWER)
+                with proxy._lock:
+                    proxy.seen.append(
+                        Seen(request.method, request.path, request.body, passed_on=passes_on)
+                    )
+                if passes_on:
+                    try:
+                        status, content = proxy._forward(request, body)
+                    except OSError:
+                        does = Does.LOSE_REQUEST  # there is no server behind us
+                if does in (Does.LOSE_ANSWER, Does.LOSE_REQUEST):
+                    self.close_connection = True
+                    return
+                if does is Does.ANSWER_503:
+                    status, content = 503, b"<html>Service Unavailable</html>"
+                elif does is Does.ANSWER_ITSELF:
+                    status, content = 200, fault.answer
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                return
+
+        return Handler
+
+    def _forward(self, request: Seen, body: bytes) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        try:
+            headers = {"Content-Type": "application/json"} if body else {}
+            connection.request(request.method, request.path, body or None, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            connection.close()
+
+
+def kill(stack: LocalStack, service: Service) -> None:
+    """``kill -9`` one process of a stack of ours and wait until it is gone; up() restarts it."""
+    state = read_state(stack.folder)
+    assert state is not None
+    record = state.processes[service]
+    assert alive(record) is not None, f"{service.label} does not run"
+    os.kill(record.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while alive(record) is not None:
+        assert time.monotonic() < deadline, f"{service.label} outlives kill -9"
+        time.sleep(0.02)
