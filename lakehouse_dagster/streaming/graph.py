@@ -33,7 +33,7 @@ def dagster_name(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name.replace(".", "__"))
     if _READABLE.fullmatch(name):
         return plain
-    return f"{plain}___{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return f"{plain}___{_short_hash(name)}"
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,8 @@ class _GraphBuilder:
         self.read_outside = {s for job in project.jobs for s in job.sources}
         written = {f.external_sink for job in project.jobs for f in job.flows if f.external_sink}
         self.outside = {"/".join(key): key for key in self.read_outside | written}
-        self.keys = {t: dg.AssetKey([*key_prefix, *t.split(".", 1)]) for t in self.tables}
-        taken = set(self.keys.values())
-        for node, parts in self.outside.items():
-            key = dg.AssetKey(list(parts))
-            self.keys[node] = dg.AssetKey(["outside", *parts]) if key in taken else key
+        tables = {t: (*key_prefix, *t.split(".", 1)) for t in self.tables}
+        self.keys = _asset_keys(tables, self.outside)
         self.upstream = {node: self._reads(node) for node in (*self.tables, *self.outside)}
         self.order, self.cut = _sort(self.upstream)
 
@@ -184,6 +181,42 @@ class _GraphBuilder:
             group_name="sources" if key in self.read_outside else "outside",
             kinds={_kind(source.connector)} if source is not None else set(),
         )
+
+
+_KEY_PART = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def _asset_keys(
+    tables: Mapping[str, tuple[str, ...]], outside: Mapping[str, tuple[str, ...]]
+) -> dict[str, dg.AssetKey]:
+    """A key for every node, such that Dagster can name the outputs of an asset after it.
+
+    Dagster makes such a name of letters, digits and underscores only, and takes ``a-b`` and
+    ``a_b`` for the same: of two tables so named, the one that had to be changed gets a hash.
+    """
+    keys: dict[str, dg.AssetKey] = {}
+    taken: set[str] = set()
+    for node in sorted(tables, key=lambda table: (bool(re.search("[^A-Za-z0-9_.]", table)), table)):
+        *above, last = (_key_part(part) for part in tables[node])
+        name = "__".join((*above, last)).replace("-", "_").replace(".", "_")
+        if name in taken:
+            last = f"{last}___{_short_hash(node)}"
+            name = f"{name}___{_short_hash(node)}"
+        taken.add(name)
+        keys[node] = dg.AssetKey([*above, last])
+    of_tables = set(keys.values())
+    for node, parts in outside.items():
+        key = dg.AssetKey([_key_part(part) for part in parts])
+        keys[node] = dg.AssetKey(["outside", *key.path]) if key in of_tables else key
+    return keys
+
+
+def _key_part(name: str) -> str:
+    return name if _KEY_PART.fullmatch(name) else dagster_name(name)
+
+
+def _short_hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:6]
 
 
 def _writers(jobs: Iterable[JobDefinition]) -> dict[str, tuple[JobDefinition, ...]]:
