@@ -143,7 +143,7 @@ def test_a_killed_service_is_started_again_and_the_others_are_left_alone(
 
 @pytest.mark.chaos
 def test_streams_and_compaction_run_within_the_memory_of_a_small_machine(
-    stack: LocalStack, record_property: pytest.RecordProperty
+    stack: LocalStack,
 ) -> None:
     status = stack.up()
     cluster = FlinkCluster(rest_url=status.rest_url, sql_gateway_url=status.sql_gateway_url)
@@ -162,7 +162,11 @@ def test_streams_and_compaction_run_within_the_memory_of_a_small_machine(
     with cluster.job_manager() as job_manager:
         for job in jobs:
             job_manager.cancel(job)
-    record_property("peak_resident_mib", peak_bytes // MIB)
+    print(f"peak resident memory of the stack: {peak_bytes // MIB} MiB")
+    for job in jobs:
+        # A canceled job leaves its newest checkpoints to start from, and not all there ever were.
+        kept = list((status.checkpoints / job).glob("chk-*/_metadata"))
+        assert 1 <= len(kept) <= stack.settings.checkpoints_retained
     assert counted[0][0] > 0
     assert peak_bytes < 1536 * MIB
     for service in Service:
@@ -206,6 +210,29 @@ def test_after_down_nothing_runs_and_the_next_up_finds_the_same_ports(stack: Loc
     after = stack.up()
     assert (after.rest_url, after.sql_gateway_url) == (before.rest_url, before.sql_gateway_url)
     assert not after.adopted
+
+
+@pytest.mark.chaos
+def test_of_two_that_start_it_at_once_one_starts_it_and_one_adopts_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from lakehouse_dagster.local.stack import LocalStack; "
+        "status = LocalStack(sys.argv[1], slots=2).up(); "
+        "print(status.adopted, sorted(process.pid for process in status.processes))"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    try:
+        answers = sorted(process.communicate(timeout=300)[0].strip() for process in both)
+        pids = sorted(_of_stack(tmp_path))
+        assert len(pids) == 3
+        assert answers == [f"False {pids}", f"True {pids}"]
+    finally:
+        LocalStack(tmp_path, slots=2).down()
+    assert _of_stack(tmp_path) == []
 
 
 @pytest.mark.chaos
