@@ -106,6 +106,8 @@ class DdlParser(TypeParser):
         if self._match_texts(("CATALOG", "MODULES")):
             kind = self._prev.text.upper()
             names = self._parse_csv(lambda: self._parse_id_var(any_token=True))
+            if not names:
+                self.raise_error("Expected a name")
             if kind == "CATALOG" and len(names) == 1:
                 return self.expression(exp.Use(kind=exp.var(kind), this=names[0]))
             return self.expression(exp.Use(kind=exp.var(kind), expressions=names))
@@ -166,9 +168,7 @@ class DdlParser(TypeParser):
         name = self._parse_id_var(any_token=True)
         if not self._match(TokenType.COMMENT):
             return name
-        constraint = exp.ColumnConstraint(
-            kind=exp.CommentColumnConstraint(this=self._parse_string())
-        )
+        constraint = exp.ColumnConstraint(kind=exp.CommentColumnConstraint(this=self._parse_text()))
         return self.expression(exp.ColumnDef(this=name, constraints=[constraint]))
 
     def _parse_create_tail(self, kind: str, properties: list[exp.Expr]) -> exp.Expr | None:
@@ -176,7 +176,7 @@ class DdlParser(TypeParser):
         expression: exp.Expr | None = None
         while self._curr:
             if self._match(TokenType.COMMENT):
-                properties.append(exp.SchemaCommentProperty(this=self._parse_string()))
+                properties.append(exp.SchemaCommentProperty(this=self._parse_text()))
             elif self._match(TokenType.PARTITION_BY):
                 columns = self._parse_wrapped_csv(lambda: self._parse_id_var(any_token=True))
                 properties.append(exp.PartitionedByProperty(this=exp.Schema(expressions=columns)))
@@ -192,10 +192,7 @@ class DdlParser(TypeParser):
                 jars = self._parse_csv(self._parse_resource)
                 properties.append(nodes.UsingResourcesProperty(expressions=jars))
             elif expression is None and self._match(TokenType.ALIAS):
-                if kind == "FUNCTION":
-                    expression = self._parse_string()
-                else:
-                    expression = self._parse_ddl_select()
+                expression = self._parse_text() if kind == "FUNCTION" else self._parse_ddl_select()
             else:
                 break
         return expression
@@ -246,7 +243,7 @@ class DdlParser(TypeParser):
         if not self._match_texts(("JAR", "FILE", "ARCHIVE")):
             self.raise_error("Expected JAR")
         kind = self._prev.text.upper()
-        return exp.Property(this=exp.var(kind), value=self._parse_string())
+        return exp.Property(this=exp.var(kind), value=self._parse_text())
 
     # columns
 
@@ -302,9 +299,9 @@ class DdlParser(TypeParser):
         if self._match(TokenType.NULL):
             return exp.NotNullColumnConstraint(allow_null=True)
         if self._match(TokenType.COMMENT):
-            return exp.CommentColumnConstraint(this=self._parse_string())
+            return exp.CommentColumnConstraint(this=self._parse_text())
         if self._match_text_seq("METADATA"):
-            key = self._parse_string() if self._match(TokenType.FROM) else None
+            key = self._parse_text() if self._match(TokenType.FROM) else None
             virtual = bool(self._match_text_seq("VIRTUAL"))
             return nodes.MetadataColumnConstraint(this=key, virtual=virtual)
         if self._match(TokenType.PRIMARY_KEY):
@@ -359,6 +356,12 @@ class DdlParser(TypeParser):
             table.set("hints", [hint])
             self._prev_comments = []
         return self.expression(table)
+
+    def _parse_text(self) -> exp.Expr | None:
+        text = self._parse_string()
+        if text is None:
+            self.raise_error("Expected a text in single quotes")
+        return text
 
     def _parse_name_part(self) -> exp.Expr | None:
         name = self._parse_id_var(any_token=False)

@@ -21,7 +21,7 @@ from lakehouse_dagster.sql.model import (
     ViewDefinition,
     unique,
 )
-from lakehouse_dagster.sql.parsing import UnreadableStatementError
+from lakehouse_dagster.sql.parsing import READER_FAILED, UnreadableStatementError
 from lakehouse_dagster.sql.session import Reads, Session, UnknownRelation, base_table
 from lakehouse_dagster.sql.statements import members
 
@@ -108,10 +108,15 @@ class JobReader:
             query = tree.expression
             if not isinstance(target, exp.Table) or query is None:
                 raise UnreadableStatementError("It has no target or no query.", insert.location)
+            reads = self._session.reads_of(query)
         except UnreadableStatementError as error:
             return self._unreadable_flow(insert, error)
+        except Exception as error:  # noqa: BLE001 - a script must not stop a project's loading
+            reason = f"{READER_FAILED} ({type(error).__name__})"
+            failed = UnreadableStatementError(reason, insert.location)
+            return self._unreadable_flow(insert, failed)
         self._warn_of_bounded(insert, tree)
-        return self._complete(insert, parsing.name_parts(target), self._session.reads_of(query))
+        return self._complete(insert, parsing.name_parts(target), reads)
 
     def _unreadable_flow(self, insert: Statement, error: UnreadableStatementError) -> Flow:
         words = ("EXECUTE", "INSERT", "INTO", "OVERWRITE", "TABLE")

@@ -10,6 +10,8 @@ from lakehouse_dagster.sql.model import Location, Statement, TableName
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
 from lakehouse_dagster.sql.statements import shifted
 
+READER_FAILED = "The reader itself failed on it; please report it"
+
 
 class UnreadableStatementError(Exception):
     """The dialect does not know the statement's syntax; Flink may still take it."""

@@ -23,7 +23,7 @@ from lakehouse_dagster.sql.model import (
     ViewDefinition,
     beginning,
 )
-from lakehouse_dagster.sql.parsing import UnreadableStatementError
+from lakehouse_dagster.sql.parsing import READER_FAILED, UnreadableStatementError
 from lakehouse_dagster.sql.scanner import TokenKind, scan
 from lakehouse_dagster.sql.session import Session, UnknownRelation
 from lakehouse_dagster.sql.settings import parse_reset, parse_set
@@ -112,6 +112,9 @@ class ScriptReader:
                 parsing.parse(statement)
         except UnreadableStatementError as error:
             self._unreadable(statement, error)
+        except Exception as error:  # noqa: BLE001 - a script must not stop a project's loading
+            reason = f"{READER_FAILED} ({type(error).__name__})."
+            self._unreadable(statement, UnreadableStatementError(reason, statement.location))
         if self._keeps_in_setup:
             self._setup.append(statement)
 

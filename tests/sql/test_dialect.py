@@ -56,7 +56,8 @@ def test_types_are_written_as_in_flinks_documentation() -> None:
         "a INTEGER, b DEC(10,2), c DOUBLE PRECISION, d TIMESTAMP(3) WITH LOCAL TIME ZONE, "
         "e timestamp_ltz(3), f TIMESTAMP(3) WITHOUT TIME ZONE, g ROW(x INT, y ARRAY<STRING>), "
         "h ROW<`a b` INT NOT NULL 'c''d'>, i MULTISET<VARCHAR(3)>, j INT ARRAY, k BYTES, "
-        "l MAP<STRING,ROW<>>, q VARCHAR(9) CHARACTER SET `UTF-16LE`, m RAW('a.B', 'x=='), n my.Type, o CHAR, p INTERVAL DAY(3) TO SECOND"
+        "l MAP<STRING,ROW<>>, q VARCHAR(9) CHARACTER SET `UTF-16LE`, "
+        "m RAW('a.B', 'x=='), n my.Type, o CHAR, p INTERVAL DAY(3) TO SECOND"
     ) == {
         "a": "INT",
         "b": "DECIMAL(10, 2)",
@@ -115,6 +116,10 @@ def test_a_variable_is_one_word() -> None:
         "CREATE TABLE t (a INT) WITH ('a' 'b')",
         "CREATE TABLE a.b.c.d (a INT)",
         "CREATE SOMETHING x",
+        "CREATE TABLE t (a INT) COMMENT",
+        "CREATE TABLE t (a INT METADATA FROM)",
+        "USE CATALOG",
+        "USE",
         "INSERT t SELECT 1",
         "INSERT INTO t",
         "INSERT INTO t SELECT 1 FROM",

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse_dagster.sql import Severity, read_script
+from lakehouse_dagster.sql.parsing import READER_FAILED
 from tests.sql.samples import DECLARATIONS, INSERTS
 from tests.sql.test_statements import TEXTS
 
@@ -130,7 +131,8 @@ def test_three_hundred_statements_take_well_under_a_second() -> None:
 @settings(deadline=None)
 @given(TEXTS)
 def test_no_text_makes_the_reader_fail(text: str) -> None:
-    read_script("s.sql", text=text)
+    script = read_script("s.sql", text=text)
+    assert not [p for p in script.problems if READER_FAILED in p.message]
 
 
 @settings(deadline=None)
@@ -141,4 +143,5 @@ def test_no_damaged_statement_makes_the_reader_fail(statement: str, data: st.Dat
     end = data.draw(st.integers(start, len(words)))
     damaged = words[:start] + data.draw(st.sampled_from([[], ["("], [";"], ["END"]])) + words[end:]
     script = read_script("s.sql", text=" ".join(damaged))
+    assert not [p for p in script.problems if READER_FAILED in p.message]
     assert all(p.location.line >= 1 and p.location.column >= 1 for p in script.problems)
