@@ -13,7 +13,6 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,51 +31,15 @@ from lakehouse_dagster.local.readiness import ServiceDiedError, wait_until_ready
 from lakehouse_dagster.local.services import Service, clear_temporary, launch, task_manager_id
 from lakehouse_dagster.local.settings import Ports, StackFolders, StackSettings
 from lakehouse_dagster.local.state import ProcessRecord, StackState, read_state, write_state
+from lakehouse_dagster.local.status import ProcessStatus, StackStatus
+
+__all__ = ["LocalStack", "ProcessStatus", "StackStatus"]
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 _PORT_ATTEMPTS = 3
 _EXIT_CODE_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class ProcessStatus:
-    """One service of the stack; ``resident_bytes`` is the memory that it holds now."""
-
-    name: str
-    pid: int | None
-    running: bool
-    resident_bytes: int | None
-
-
-@dataclass(frozen=True)
-class StackStatus:
-    """What a stack is and whether it runs.
-
-    ``rest_url`` and ``sql_gateway_url`` are empty as long as no stack was started in the folder;
-    ``adopted`` tells that an ``up`` found everything running and started nothing.
-    """
-
-    engine: str
-    folder: Path
-    rest_url: str
-    sql_gateway_url: str
-    warehouse: Path
-    checkpoints: Path
-    savepoints: Path
-    processes: tuple[ProcessStatus, ...]
-    adopted: bool = False
-
-    @property
-    def running(self) -> bool:
-        """Whether every service runs."""
-        return all(process.running for process in self.processes)
-
-    @property
-    def resident_bytes(self) -> int:
-        """The memory of all services together."""
-        return sum(process.resident_bytes or 0 for process in self.processes)
 
 
 class LocalStack:
