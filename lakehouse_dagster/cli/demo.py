@@ -17,17 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from lakehouse_dagster.cli.dagster_process import DagsterProcess
-from lakehouse_dagster.cli.project import (
-    add_working_folder,
-    cache_home,
-    default_module,
-    load_project,
-    print_json,
-    reports_errors,
-)
+from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.project import add_working_folder, default_module, load_project
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import ConfigurationError, StackError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
+from lakehouse_dagster.local.filesystem import lakehouse_home
 
 if TYPE_CHECKING:
     from lakehouse_dagster.local.stack import LocalStack, StackStatus
@@ -85,7 +80,7 @@ def demo(
 ) -> None:
     """Run the demo: a local Flink, its jobs, live data and Dagster; Ctrl-C takes all down."""
     name = module or default_module()
-    home = (folder or cache_home() / "demo").absolute()
+    home = (folder or lakehouse_home() / "demo").absolute()
     if not headless:
         port = _web_port(port)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT in the background

@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 import click
 
-from lakehouse_dagster.cli.project import load_project, print_json, project_options, reports_errors
+from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.lakehouse import LoadedLakehouse
 from lakehouse_dagster.streaming.apply import Applied, apply, verb
 from lakehouse_dagster.streaming.runtime import this_process

@@ -1,11 +1,8 @@
-"""Finding the project's lakehouse, and what every command shares: errors, JSON, options."""
+"""Finding the project's lakehouse through its Dagster module."""
 
 from __future__ import annotations
 
-import functools
 import importlib
-import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,24 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from lakehouse_dagster.errors import ConfigurationError, LakehouseError
+from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def reports_errors(function: F) -> F:
-    """Turn a ``LakehouseError`` into its message on stderr and exit code 1."""
-
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except LakehouseError as error:
-            click.echo(f"Error: {error}", err=True)
-            sys.exit(1)
-
-    return wrapped  # type: ignore[return-value]
 
 
 def project_options(function: F) -> F:
@@ -120,13 +103,3 @@ def _lakehouses(module: Any) -> Iterator[LoadedLakehouse]:
             for resource in (definitions.resources or {}).values():
                 if isinstance(resource, LoadedLakehouse):
                     yield resource
-
-
-def print_json(value: Any) -> None:
-    """One JSON document on stdout; times as ISO 8601."""
-    click.echo(json.dumps(value, default=str))
-
-
-def cache_home() -> Path:
-    """The folder for engines, jars and the demo: ``LAKEHOUSE_HOME``."""
-    return Path(os.environ.get("LAKEHOUSE_HOME") or Path.home() / ".cache" / "lakehouse")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import click
 
-from lakehouse_dagster.cli.project import load_project, print_json, project_options, reports_errors
+from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import StatementResult, create_catalog, use_catalog
 from lakehouse_dagster.lakehouse import LoadedLakehouse

@@ -16,14 +16,13 @@ With ``--json`` every command prints one document on stdout; progress and errors
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lakehouse_dagster.cli.output import print_json, reports_errors
 from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.local.engines import DEFAULT_ENGINE, engine_named
 
@@ -33,15 +32,6 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Say a ``LakehouseError`` on stderr and exit 1."""
-    try:
-        yield
-    except LakehouseError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _known_engine(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -92,6 +82,7 @@ def stack() -> None:
 @click.option("--rest-port", type=click.IntRange(1, 65535), help="[default: a free one]")
 @click.option("--sql-gateway-port", type=click.IntRange(1, 65535), help="[default: a free one]")
 @click.option("--dry-run", is_flag=True, help="Say what would be fetched and started.")
+@reports_errors
 def up(
     engine: str,
     folder: Path | None,
@@ -106,22 +97,21 @@ def up(
     from lakehouse_dagster.local.fetch import missing
     from lakehouse_dagster.local.progress import progress_to
 
-    with _errors_told():
-        local = _stack(
-            engine,
-            folder,
-            slots=slots,
-            checkpoint_interval_seconds=checkpoint_interval_seconds,
-            rest_port=rest_port,
-            sql_gateway_port=sql_gateway_port,
-        )
-        if not dry_run:
-            _show(local.up(progress_to()), as_json)
-            return
-        start = [process.name for process in local.status().processes if not process.running]
-        plan = {"fetch": list(missing(engine)) if start else [], "start": start}
+    local = _stack(
+        engine,
+        folder,
+        slots=slots,
+        checkpoint_interval_seconds=checkpoint_interval_seconds,
+        rest_port=rest_port,
+        sql_gateway_port=sql_gateway_port,
+    )
+    if not dry_run:
+        _show(local.up(progress_to()), as_json)
+        return
+    start = [process.name for process in local.status().processes if not process.running]
+    plan = {"fetch": list(missing(engine)) if start else [], "start": start}
     if as_json:
-        click.echo(json.dumps(plan))
+        print_json(plan)
     else:
         click.echo(f"would fetch: {', '.join(plan['fetch']) or 'nothing'}")
         click.echo(f"would start: {', '.join(plan['start']) or 'nothing'}")
@@ -130,44 +120,44 @@ def up(
 @stack.command()
 @_stack_options
 @click.option("--dry-run", is_flag=True, help="Say what would be stopped.")
+@reports_errors
 def down(engine: str, folder: Path | None, as_json: bool, dry_run: bool) -> None:
     """Stop the stack's own processes; its files stay."""
     from lakehouse_dagster.local.progress import progress_to
 
-    with _errors_told():
-        local = _stack(engine, folder)
-        if not dry_run:
-            local.down(progress_to())
-            _show(local.status(), as_json)
-            return
-        stop = [process.name for process in local.status().processes if process.running]
+    local = _stack(engine, folder)
+    if not dry_run:
+        local.down(progress_to())
+        _show(local.status(), as_json)
+        return
+    stop = [process.name for process in local.status().processes if process.running]
     if as_json:
-        click.echo(json.dumps({"stop": stop}))
+        print_json({"stop": stop})
     else:
         click.echo(f"would stop: {', '.join(stop) or 'nothing'}")
 
 
 @stack.command()
 @_stack_options
+@reports_errors
 def status(engine: str, folder: Path | None, as_json: bool) -> None:
     """Show what runs, where, and how much memory it holds."""
-    with _errors_told():
-        _show(_stack(engine, folder).status(), as_json)
+    _show(_stack(engine, folder).status(), as_json)
 
 
 @stack.command()
 @_stack_options
 @click.argument("service", required=False)
 @click.option("-n", "--lines", type=click.IntRange(min=1), default=50, show_default=True)
+@reports_errors
 def logs(engine: str, folder: Path | None, as_json: bool, service: str | None, lines: int) -> None:
     """Show the ends of the logs.
 
     SERVICE is jobmanager, taskmanager or sql-gateway; all of them when none is named.
     """
-    with _errors_told():
-        found = _stack(engine, folder).logs(service, lines=lines)
+    found = _stack(engine, folder).logs(service, lines=lines)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(log) for log in found], default=str))
+        print_json([dataclasses.asdict(log) for log in found])
         return
     for log in found:
         click.secho(f"==> {log.path} <==", bold=True)
@@ -195,7 +185,7 @@ def _show(found: StackStatus, as_json: bool) -> None:
             "running": found.running,
             "resident_bytes": found.resident_bytes,
         }
-        click.echo(json.dumps(document, default=str))
+        print_json(document)
         return
     from rich.console import Console
     from rich.table import Table

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from lakehouse_dagster.cli.project import load_project, print_json, project_options, reports_errors
+from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.streaming.status import (
     JobStatus,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from lakehouse_dagster.errors import FlinkError, SqlExecutionError, StreamingJobError
 from lakehouse_dagster.flink import Session, SqlGateway, create_catalog, use_catalog
-from lakehouse_dagster.sql import variables
+from lakehouse_dagster.sql import as_one_statement, variables
 from lakehouse_dagster.sql.model import Statement, StatementKind
 from lakehouse_dagster.streaming.runtime import HeldJob
 
@@ -22,7 +22,7 @@ _MAY_EXIST = (
 
 def fill_in(statement: Statement, environ: Mapping[str, str]) -> str:
     """The statement with ``${NAME}`` filled in; raises ``MissingVariableError``."""
-    return variables.substitute(statement.text, environ, path=str(statement.location))
+    return variables.substitute(as_one_statement(statement), environ, path=str(statement.location))
 
 
 def prepare_session(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> Session:
