@@ -236,9 +236,7 @@ def checkpoint_counts_of(cluster: FlinkCluster) -> CheckpointCounts:
                     f"{', '.join(absent)}: no such job runs on {cluster.rest_url}.",
                     remedy="Start the story's jobs, or leave the cluster out of the check.",
                 )
-            return {
-                name: job_manager.checkpoints(running[name]).completed_count for name in JOBS
-            }
+            return {name: job_manager.checkpoints(running[name]).completed_count for name in JOBS}
 
     return counts
 

@@ -39,9 +39,9 @@ _FAMILY_NAMES = ("Wang", "Li", "Zhang", "Liu", "Chen", "Yang", "Zhao", "Huang", 
 class BusinessSettings:
     """What the business looks like; part of a simulation's identity, like its seed.
 
-    Shares are probabilities between 0 and 1. ``round_minutes`` is simulated time: with 30, forty-eight
-    rounds fill one day of submission. After ``orders_max`` orders no new ones are submitted, and the
-    existing ones go on changing, so that tables and state stay bounded however long it runs.
+    Shares are probabilities between 0 and 1. ``round_minutes`` is simulated time: with 30, one day
+    of submission takes forty-eight rounds. After ``orders_max`` orders no new ones are submitted,
+    and the existing ones go on changing: tables and state stay bounded however long it runs.
     """
 
     seed: int = 1

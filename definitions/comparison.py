@@ -72,7 +72,9 @@ def compare(
             rows_found=found.num_rows,
             missing_rows=0,
             surplus_rows=0,
-            problem=f"has columns {sorted(found.column_names)}, expected {sorted(expected_columns)}",
+            problem=(
+                f"has columns {sorted(found.column_names)}, expected {sorted(expected_columns)}"
+            ),
         )
     columns = ", ".join(
         f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in expected_columns.items()
@@ -80,7 +82,7 @@ def compare(
     connection.register("found_arrow", found)
     try:
         connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE found AS SELECT {columns} FROM found_arrow"
+            f"CREATE OR REPLACE TEMP TABLE found AS SELECT {columns} FROM found_arrow"  # noqa: S608
         ).fetchall()
         connection.execute(f"CREATE OR REPLACE TEMP TABLE expected AS {expected_sql}").fetchall()
     finally:
@@ -106,7 +108,7 @@ def _difference(
     count = _count(connection, difference)
     if count == 0:
         return 0, ()
-    cursor = connection.execute(f"SELECT * FROM ({difference}) ORDER BY ALL LIMIT {SAMPLE_ROWS}")
+    cursor = connection.execute(f"SELECT * FROM ({difference}) ORDER BY ALL LIMIT {SAMPLE_ROWS}")  # noqa: S608
     names = [column[0] for column in cursor.description]
     return count, tuple(dict(zip(names, row, strict=True)) for row in cursor.fetchall())
 
@@ -119,5 +121,5 @@ def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
 
 def _count(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
     # Fetched to the end: DuckDB 2 refuses other work on a connection with a result left open.
-    ((count,),) = connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()
+    ((count,),) = connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()  # noqa: S608
     return int(count)

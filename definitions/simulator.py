@@ -3,8 +3,8 @@
     python -m definitions.simulator FOLDER --seed 1                 until stopped
     python -m definitions.simulator FOLDER --rounds 20 --interval 0 twenty rounds at once
 
-Set ``LAKE_INPUT`` to ``FOLDER/input`` for the scripts in ``definitions/sql``. Started again with the
-same settings, it goes on with the next round.
+Set ``LAKE_INPUT`` to ``FOLDER/input`` for the scripts in ``definitions/sql``. Started again with
+the same settings, it goes on with the next round.
 
 Disk: after ``fast_rounds`` rounds the simulator slows down to one round a minute, after
 ``orders_max`` orders only existing ones change, and at ``input_bytes_max`` it stops writing. No

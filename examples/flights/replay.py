@@ -4,9 +4,9 @@
     python -m examples.flights.replay INPUT --speed 3600    one hour of 2013 a second
     python -m examples.flights.replay INPUT --days 31       January only
 
-``INPUT`` is what ``FLIGHTS_INPUT`` of the scripts must be. A replay that was stopped goes on where it
-was when it is started again in the same folder with the same arguments: a file that is there is not
-written twice.
+``INPUT`` is what ``FLIGHTS_INPUT`` of the scripts must be. A replay that was stopped goes on where
+it was when it is started again in the same folder with the same arguments: a file that is there is
+not written twice.
 """
 
 from __future__ import annotations
@@ -25,19 +25,13 @@ from examples.flights.nycflights import connect, span
 if TYPE_CHECKING:
     import duckdb
 
-FOLDERS = ("departure", "arrival", "weather", "airline", "airport", "plane")
+FOLDERS = ("flight", "weather", "airline", "airport", "plane")
 
 _STREAMS = {
     "weather": "SELECT * FROM weather_hour WHERE time_hour >= ? AND time_hour < ?",
-    "departure": """
-        SELECT flight_date, time_hour, carrier, flight, origin, dest, tailnum, distance,
-          sched_dep_time, sched_arr_time, dep_time, dep_delay
-        FROM flight WHERE departure_known_at >= ? AND departure_known_at < ?
-    """,
-    "arrival": """
-        SELECT flight_date, time_hour, carrier, flight, origin, dest, tailnum,
-          arr_time, arr_delay, air_time
-        FROM flight WHERE arrival_known_at >= ? AND arrival_known_at < ?
+    "flight": """
+        SELECT * EXCLUDE (known_at) FROM flight_message WHERE known_at >= ? AND known_at < ?
+        ORDER BY known_at, carrier, flight
     """,
 }
 
@@ -153,7 +147,9 @@ def _check_settings(folder: Path, settings: ReplaySettings) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Replay the flights of 2013.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--speed", type=float, help="simulated seconds a second (default: no limit)")
+    parser.add_argument(
+        "--speed", type=float, help="simulated seconds a second (default: no limit)"
+    )
     parser.add_argument("--days", type=int, help="how many days (default: the whole year)")
     chosen = parser.parse_args(arguments)
     end = replay(

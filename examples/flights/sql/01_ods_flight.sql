@@ -3,8 +3,9 @@
 --
 -- `merge-engine = partial-update` does the putting together: each message fills in its own columns
 -- and leaves the others (NULL in the message) as they are. The two messages never give different
--- values to one column, so neither their order nor a repeat matters. Both streams go through one
--- job: two jobs that write and compact one table would get into each other's way.
+-- values to one column, so neither their order nor a repeat matters. An arrival names the plane and
+-- the destination again, so that the keys of the later joins are the same whichever message is read
+-- first.
 
 CREATE DATABASE IF NOT EXISTS ods;
 
@@ -33,7 +34,8 @@ CREATE TABLE IF NOT EXISTS ods.flight (
   'changelog-producer.row-deduplicate' = 'true'
 );
 
-CREATE TEMPORARY TABLE flight_departures (
+CREATE TEMPORARY TABLE flight_messages (
+  message         STRING,
   flight_date     DATE,
   time_hour       TIMESTAMP(3),
   carrier         STRING,
@@ -45,30 +47,13 @@ CREATE TEMPORARY TABLE flight_departures (
   sched_dep_time  INT,
   sched_arr_time  INT,
   dep_time        INT,
-  dep_delay       INT
+  dep_delay       INT,
+  arr_time        INT,
+  arr_delay       INT,
+  air_time        INT
 ) WITH (
   'connector' = 'filesystem',
-  'path' = '${FLIGHTS_INPUT}/departure',
-  'format' = 'json',
-  'source.monitor-interval' = '1s'
-);
-
--- An arrival names the plane and the destination again, so that the keys of the later joins are the
--- same whichever message is read first.
-CREATE TEMPORARY TABLE flight_arrivals (
-  flight_date  DATE,
-  time_hour    TIMESTAMP(3),
-  carrier      STRING,
-  flight       INT,
-  origin       STRING,
-  dest         STRING,
-  tailnum      STRING,
-  arr_time     INT,
-  arr_delay    INT,
-  air_time     INT
-) WITH (
-  'connector' = 'filesystem',
-  'path' = '${FLIGHTS_INPUT}/arrival',
+  'path' = '${FLIGHTS_INPUT}/flight',
   'format' = 'json',
   'source.monitor-interval' = '1s'
 );
@@ -82,12 +67,5 @@ SELECT
   DATE_FORMAT(CAST(flight_date AS TIMESTAMP(3)), 'yyyyMM') AS flight_month,
   flight_date, time_hour, carrier, flight, origin, dest, tailnum,
   distance, sched_dep_time, sched_arr_time, dep_time, dep_delay,
-  CAST(NULL AS INT) AS arr_time, CAST(NULL AS INT) AS arr_delay, CAST(NULL AS INT) AS air_time
-FROM flight_departures
-UNION ALL
-SELECT
-  DATE_FORMAT(CAST(flight_date AS TIMESTAMP(3)), 'yyyyMM') AS flight_month,
-  flight_date, time_hour, carrier, flight, origin, dest, tailnum,
-  CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT),
   arr_time, arr_delay, air_time
-FROM flight_arrivals;
+FROM flight_messages;

@@ -1,0 +1,17 @@
+"""The flights example as a code location: ``dagster dev -m examples.flights.definitions``."""
+
+import os
+from pathlib import Path
+
+from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog
+
+lake = Lakehouse(
+    name="flights",
+    catalog=PaimonCatalog(warehouse=os.environ.get("LAKE_WAREHOUSE", "warehouse")),
+    flink=FlinkCluster(
+        rest_url=os.environ.get("FLINK_REST_URL", "http://localhost:8081"),
+        sql_gateway_url=os.environ.get("FLINK_SQL_GATEWAY_URL", "http://localhost:8083"),
+    ),
+)
+
+defs = lake.definitions(scripts=Path(__file__).parent / "sql")
