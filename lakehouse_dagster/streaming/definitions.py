@@ -17,6 +17,7 @@ from lakehouse_dagster.streaming.events import (
     progress_materialization,
 )
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.observe import waits_for_a_person
 from lakehouse_dagster.streaming.progress import ProgressCursor, advance, moved
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import ProgressPolicy
@@ -193,9 +194,14 @@ def _changes(
     for observation in seen.observations:
         record = records[observation.name]
         passed, _, _ = health(observation, record, runtime.policy)
-        state = (
-            f"{observation.desired.value}/{observation.observed.value}/{passed}/"
-            + (hashlib.sha256((record.last_error or "").encode()).hexdigest()[:8])
+        state = "/".join(
+            (
+                observation.desired.value,
+                observation.observed.value,
+                "passed" if passed else "failed",
+                "waits" if waits_for_a_person(record, runtime.policy) else "acts",
+                hashlib.sha256((record.last_error or "").encode()).hexdigest()[:8],
+            )
         )
         reported[observation.name] = state
         if seen.cursor.health.get(observation.name) != state:
