@@ -76,11 +76,20 @@ def settle(
         job = on_cluster[latest.number]
         if job.status is FlinkJobStatus.CANCELLING:
             wait_until_over(held, job_manager, job.job_id)
-            job = job_manager.job(job.job_id) or job
+            job = now_on_cluster(job_manager, job.job_id) or job
         return _seen(held, latest, job, job_manager, highest)
     if latest.state in _OVER:
         return Settled(latest, None, highest)
     return _confirm_absent(held, latest, job_manager, gateway, highest, log)
+
+
+def now_on_cluster(job_manager: JobManager, job_id: str) -> JobSummary | None:
+    """A job as it is now; None when the overview lacks it.
+
+    For waiting: what ``/jobs/:id`` shows is up to ``web.refresh-interval`` (3 s) old, the overview
+    is not. That a job is gone for good only the 404 of ``/jobs/:id`` says.
+    """
+    return next((job for job in job_manager.jobs() if job.job_id == job_id), None)
 
 
 def wait_until_over(held: HeldJob, job_manager: JobManager, job_id: str) -> FlinkJobStatus | None:
@@ -88,7 +97,7 @@ def wait_until_over(held: HeldJob, job_manager: JobManager, job_id: str) -> Flin
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("start_timeout"))
     while True:
-        job = job_manager.job(job_id)
+        job = now_on_cluster(job_manager, job_id)
         if job is None or job.status.is_terminal:
             return job.status if job else None
         if too_late():

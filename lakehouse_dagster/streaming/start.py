@@ -16,7 +16,6 @@ from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     ConfigurationError,
     FlinkError,
-    LakehouseError,
     LeaseLostError,
     OperationTimeoutError,
     SqlExecutionError,
@@ -31,7 +30,7 @@ from lakehouse_dagster.flink import (
     job_ids_with_checkpoints,
 )
 from lakehouse_dagster.streaming import settings as job_settings
-from lakehouse_dagster.streaming.previous import Settled, settle
+from lakehouse_dagster.streaming.previous import Settled, now_on_cluster, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import close, fill_in, prepare_session
@@ -282,7 +281,7 @@ def _wait_until_running(
     too_late = clock.deadline(policy.seconds("start_timeout"))
     started, said = clock.monotonic(), 0.0
     while True:
-        job = job_manager.job(incarnation.flink_job_id)
+        job = now_on_cluster(job_manager, incarnation.flink_job_id)
         if job is not None and job.status is FlinkJobStatus.FINISHED:
             break  # it read bounded sources to their end
         if job is not None and job.status.is_terminal:
@@ -334,20 +333,32 @@ def _abandon(
     clock, policy = held.runtime.clock, held.runtime.policy
     try:
         held.still_ours()
-        held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
-        close(session, log)
-        end = clock.deadline(policy.seconds("late_submission_grace"))
-        while True:
-            passed = end()
-            job = job_manager.job(incarnation.flink_job_id)
-            if job.status.is_terminal if job else passed:
+    except LeaseLostError:
+        return  # whoever took over decides what becomes of it
+    held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
+    close(session, log)
+    end = clock.deadline(policy.seconds("late_submission_grace"))
+    while True:
+        passed = end()
+        try:
+            if _is_gone(job_manager, incarnation.flink_job_id, passed):
                 held.over(incarnation, "cancelled while starting")
                 return
-            if job is not None:
-                job_manager.cancel(incarnation.flink_job_id)
-            clock.pause(0.3)
-    except LakehouseError as error:
-        log.warning("What was started of %s could not be stopped: %s", held.name, error)
+        except FlinkError as error:
+            if passed:
+                log.warning("What was started of %s could not be stopped: %s", held.name, error)
+                return
+        clock.pause(0.3)
+
+
+def _is_gone(job_manager: JobManager, job_id: str, late_ones_show: bool) -> bool:
+    """Whether the job has ended or will not appear any more; one that lives is cancelled."""
+    job = now_on_cluster(job_manager, job_id)
+    if job is None:
+        return late_ones_show
+    if not job.status.is_terminal:
+        job_manager.cancel(job_id)
+    return job.status.is_terminal
 
 
 def _close_session(

@@ -15,7 +15,7 @@ from lakehouse_dagster.errors import (
 )
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, SqlGateway
 from lakehouse_dagster.streaming import settings as job_settings
-from lakehouse_dagster.streaming.previous import settle, wait_until_over
+from lakehouse_dagster.streaming.previous import now_on_cluster, settle, wait_until_over
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
 from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
@@ -188,7 +188,7 @@ def _stopped(
     held.runtime.memory.update(held.name, incarnation.number, savepoint_path=path)
     too_late = held.runtime.clock.deadline(held.runtime.policy.seconds("start_timeout") / 3)
     while True:
-        job = job_manager.job(incarnation.flink_job_id)
+        job = now_on_cluster(job_manager, incarnation.flink_job_id)
         if job is None or job.status.is_terminal:
             break
         if too_late() or job.status is FlinkJobStatus.RESTARTING:

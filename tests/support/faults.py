@@ -53,6 +53,8 @@ class Fault:
     delay_seconds: float = 0.0
     before: Callable[[], None] | None = None
     """Called before anything else, for example to kill a process at exactly this moment."""
+    after: Callable[[], None] | None = None
+    """Called when the endpoint has answered, before the answer is passed on or lost."""
     answer: bytes = b"{}"
 
     def matches(self, request: Seen) -> bool:
@@ -150,6 +152,8 @@ class FaultyProxy:
                         status, content = proxy._forward(request, body)
                     except OSError:
                         does = Does.LOSE_REQUEST  # there is no server behind us
+                if fault.after is not None:
+                    fault.after()
                 if does in (Does.LOSE_ANSWER, Does.LOSE_REQUEST):
                     self.close_connection = True
                     return

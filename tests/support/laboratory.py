@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 TABLE = "ods.copied"
 QUICK = SupervisionPolicy(
-    submission_timeout="60s",
+    submission_timeout="20s",
     start_timeout="60s",
     stop_timeout="60s",
     late_submission_grace="2s",
@@ -79,7 +79,13 @@ class Laboratory:
         self.catalog = PaimonCatalog(str(self.folder / "warehouse"))
         self.cluster = FlinkCluster(self.rest_url, self.sql_gateway_url)
         self.script = self.folder / "copy.sql"
-        self.write_script()
+        if not self.script.exists():
+            self.write_script()
+
+    @classmethod
+    def opened(cls, settings: Mapping[str, str]) -> Laboratory:
+        """The laboratory of another process, by what it was made of."""
+        return cls(**{**settings, "folder": Path(settings["folder"])})  # type: ignore[arg-type]
 
     # -- what is declared ---------------------------------------------------------------------
 
@@ -149,6 +155,16 @@ class Laboratory:
         ids = own_numbers(self.lakehouse, job or self.job, 20)
         with self.cluster.job_manager() as job_manager:
             return [j for j in job_manager.jobs() if j.job_id in ids and not j.status.is_terminal]
+
+    def running(self) -> JobSummary:
+        """Wait until exactly one incarnation runs with all its tasks."""
+
+        def one() -> JobSummary | None:
+            alive = self.on_cluster()
+            assert len(alive) <= 1
+            return next((j for j in alive if j.all_tasks_run and j.status.value == "RUNNING"), None)
+
+        return until(one, f"{self.job} running")
 
     def checkpoints(self, job_id: str) -> CheckpointStatistics:
         with self.cluster.job_manager() as job_manager:
