@@ -11,20 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import JobNotFoundError
 from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.streaming.spec import StreamingJob, SupervisionPolicy
-from lakehouse_dagster.system_db import (
-    Database,
-    Incarnation,
-    IncarnationState,
-    Jobs,
-    Lease,
-    Leases,
-    SystemDatabase,
-)
+from lakehouse_dagster.system_db import Incarnation, IncarnationState, Lease, SystemDatabase
+
+if TYPE_CHECKING:
+    # SQLAlchemy comes with these: loading definitions does not wait for it.
+    from lakehouse_dagster.system_db import Database, Jobs, Leases
 
 
 def utc_now() -> datetime:
@@ -83,11 +80,15 @@ class Runtime:
     @cached_property
     def memory(self) -> Jobs:
         """What the system database knows about the jobs."""
+        from lakehouse_dagster.system_db import Jobs
+
         return Jobs(self.database, self.lakehouse, self.clock.now)
 
     @cached_property
     def leases(self) -> Leases:
         """The leases in the system database."""
+        from lakehouse_dagster.system_db import Leases
+
         return Leases(self.database, self.clock.now)
 
     def with_sleep(self, sleep: Callable[[float], None]) -> Runtime:

@@ -91,7 +91,7 @@ def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
         with runtime.cluster.job_manager() as job_manager:
             on_cluster = {job.job_id: job for job in job_manager.jobs()}
             latest = _with_details(runtime, job_manager, latest, on_cluster, cursor)
-    except ClusterUnreachableError as error:
+    except FlinkError as error:  # also an answer such as 500 or 401 says nothing about any job
         observations = tuple(
             Observation(
                 name, record.desired, ObservedState.UNREACHABLE, error.message, latest.get(name)

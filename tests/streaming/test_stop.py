@@ -73,7 +73,11 @@ def test_restart_is_a_stop_and_a_start_from_its_savepoint(lab: Laboratory) -> No
     assert lab.runtime().memory.ensure(lab.job).desired is DesiredState.RUNNING
 
 
-def test_a_cancelled_job_goes_on_from_its_newest_checkpoint(lab: Laboratory) -> None:
+def test_a_cancelled_job_goes_on_from_its_newest_checkpoint_which_no_script_can_have_deleted(
+    lab: Laboratory,
+) -> None:
+    retention = "execution.checkpointing.externalized-checkpoint-retention"
+    lab.write_script(settings=f"SET '{retention}' = 'DELETE_ON_CANCELLATION';")
     lab.source.write()
     first = lab.start()
     lab.copied()
