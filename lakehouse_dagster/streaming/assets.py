@@ -55,12 +55,13 @@ def _job_assets(
     runtime: Runtime, graph: AssetGraph, jobs: tuple[StreamingJob, ...], timeout_seconds: float
 ) -> dg.AssetsDefinition:
     tables = {graph.key(table): table for job in jobs for table in job.sink_keys}
+    name = f"{dagster_name(runtime.lakehouse)}__{dagster_name(jobs[0].name)}"
 
     @dg.multi_asset(
-        name=f"{dagster_name(runtime.lakehouse)}__{dagster_name(jobs[0].name)}",
+        name=name,
         specs=[graph.tables[table] for table in tables.values()],
         can_subset=len(tables) > 1,
-        pool=f"{dagster_name(runtime.lakehouse)}/{dagster_name(jobs[0].name)}",
+        pool=name,
         op_tags=CANCELLABLE,
     )
     def streaming_job(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:

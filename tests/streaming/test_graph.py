@@ -18,7 +18,7 @@ from tests.streaming.making import job, load, source, table
 def graph(folder: Path, scripts: Mapping[str, str], **lakehouse: Any) -> AssetGraph:
     """The graph of the scripts, after Dagster has accepted it."""
     lake = load(folder, scripts, **lakehouse)
-    lake.definitions().get_repository_def()
+    dg.Definitions.validate_loadable(lake.definitions())
     return lake.graph
 
 
@@ -225,7 +225,7 @@ def test_a_connector_that_is_no_tag_still_loads(tmp_path: Path) -> None:
 def test_an_insert_that_cannot_be_read_wholly_says_so_and_loads(tmp_path: Path) -> None:
     script = table("o.a") + "INSERT INTO o.a SELECT id, v FROM nowhere_declared;\n"
     lake = load(tmp_path, {"s": script + "SET 'x'='y';\n"})
-    lake.definitions().get_repository_def()
+    dg.Definitions.validate_loadable(lake.definitions())
     unreadable = table("o.b") + "INSERT INTO o.b FROBNICATE everything ON (;\n"
     made = graph(tmp_path / "two", {"u": unreadable})
     assert made.tables["o.b"].metadata["dependencies"].startswith("not all known")
@@ -247,6 +247,7 @@ def test_jobs_databases_and_tables_of_any_name_load_together(tmp_path: Path) -> 
         script += "".join(f"INSERT INTO {sink} SELECT id, v FROM x{number};\n" for sink in sinks)
         scripts[f"s{number}"] = script + "END;\n"
     lake = load(tmp_path, scripts, name="la.ke-1")
+    dg.Definitions.validate_loadable(lake.definitions())
     repository = lake.definitions().get_repository_def()
     assert set(lake.runtime.jobs) == set(HOSTILE)
     keys = [spec.key for spec in lake.graph.tables.values()]
