@@ -11,6 +11,7 @@ import pyarrow as pa
 from definitions.accuracy import AccuracyReport, check_accuracy
 from definitions.simulator import Simulator
 from lakehouse_dagster import LoadedLakehouse
+from lakehouse_dagster.errors import NotFoundError
 
 
 class _TablesOf:
@@ -54,8 +55,12 @@ class Demo:
             counts = {}
             with lake.lakehouse.flink.job_manager() as job_manager:
                 for name, incarnation in lake.runtime.memory.all_latest().items():
-                    statistics = job_manager.checkpoints(incarnation.flink_job_id)
-                    counts[name] = statistics.completed_count
+                    try:
+                        statistics = job_manager.checkpoints(incarnation.flink_job_id)
+                    except NotFoundError:  # the supervisor is about to restore it
+                        counts[name] = 0
+                    else:
+                        counts[name] = statistics.completed_count
             return counts
 
         return check_accuracy(

@@ -18,16 +18,17 @@ import click
 
 from lakehouse_dagster.cli.dagster_process import DagsterProcess
 from lakehouse_dagster.cli.output import print_json, reports_errors
-from lakehouse_dagster.cli.project import add_working_folder, default_module, load_project
+from lakehouse_dagster.cli.project import add_working_folder, default_modules, load_project
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import ConfigurationError, StackError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
-from lakehouse_dagster.local.filesystem import lakehouse_home
+from lakehouse_dagster.local.filesystem import lakehouse_home, locked, make_folder
 
 if TYPE_CHECKING:
-    from lakehouse_dagster.local.stack import LocalStack, StackStatus
+    from lakehouse_dagster.local.stack import LocalStack
 
 DEFAULT_PORT = 3000
+_LOCK = "demo.lock"
 
 
 class Report(Protocol):
@@ -79,12 +80,11 @@ def demo(
     timeout: float,
 ) -> None:
     """Run the demo: a local Flink, its jobs, live data and Dagster; Ctrl-C takes all down."""
-    name = module or default_module()
+    name = module or default_modules()[0]
     home = (folder or lakehouse_home() / "demo").absolute()
     if not headless:
         port = _web_port(port)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT in the background
-        signal.signal(number, _interrupt)
+    _end_on_signals()
     begun = time.monotonic()
     try:
         with _running(name, home, fresh, None if headless else port) as running:
@@ -108,18 +108,42 @@ class Running:
         story: Story,
         stack: LocalStack,
         dagster: DagsterProcess,
-        stack_status: StackStatus,
+        writer: _Writer,
     ) -> None:
         self.lake = lake
         self.story = story
         self.stack = stack
         self.dagster = dagster
-        self.stack_status = stack_status
+        self.writer = writer
 
     def must_be_alive(self) -> None:
-        """Raise ``StackError`` when Dagster ended by itself."""
+        """Raise ``StackError`` when Dagster ended by itself, or what the writer failed with."""
         if self.dagster.ended():
             raise StackError("Dagster ended by itself.", remedy=f"Its log: {self.dagster.log}")
+        if self.writer.failure is not None:
+            raise StackError(f"No data is written any more: {self.writer.failure}")
+
+
+class _Writer(threading.Thread):
+    """Writes the story's data until told to stop; keeps what it failed with."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__(name="data", daemon=True)
+        self._story = story
+        self._stop_writing = threading.Event()
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._story.write_data(self._stop_writing, lambda _: None)
+        except Exception as error:  # noqa: BLE001 - told by must_be_alive, in the main thread
+            self.failure = error
+
+    def end(self) -> None:
+        """Let it finish the round that it writes."""
+        self._stop_writing.set()
+        if self.is_alive():
+            self.join(10)
 
 
 @contextmanager
@@ -130,13 +154,11 @@ def _running(name: str, home: Path, fresh: bool, port: int | None) -> Iterator[R
 
     stack = LocalStack(home / "stack", slots=8, checkpoint_interval_seconds=5)
     dagster = DagsterProcess(home)
-    if fresh and home.exists():
-        _say(f"Deleting {home}.")
-        dagster.end_leftover()
-        stack.down()
-        shutil.rmtree(home)
-    dagster.prepare()
     with ExitStack() as undo:
+        undo.enter_context(_alone(home))
+        if fresh:
+            _delete(home, dagster, stack)
+        dagster.prepare()
         undo.callback(stack.down)
         status = stack.up(progress_to(sys.stderr))
         # Set before the project is imported: its definitions read the addresses.
@@ -152,15 +174,41 @@ def _running(name: str, home: Path, fresh: bool, port: int | None) -> Iterator[R
         _say(f"Flink is up: {status.rest_url}")
         undo.callback(dagster.stop)
         dagster.start(name, port=port)
-        stop = threading.Event()
-        writer = threading.Thread(
-            target=story.write_data, args=(stop, lambda _: None), name="data", daemon=True
-        )
-        undo.callback(writer.join, 10)
-        undo.callback(stop.set)
+        writer = _Writer(story)
+        undo.callback(writer.end)
         writer.start()
         undo.callback(_say, "Taking everything down.")
-        yield Running(lake, story, stack, dagster, status)
+        undo.callback(_ignore_signals)
+        yield Running(lake, story, stack, dagster, writer)
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Refuse a second demo in the same folder: it would end the first one's processes."""
+    make_folder(home, purpose="the demo")
+    with ExitStack() as held:
+        try:
+            held.enter_context(
+                locked(home / _LOCK, wait_seconds=0, on_wait=lambda: None, what="running the demo")
+            )
+        except StackError as error:
+            raise StackError(
+                f"A demo runs in {home} already.",
+                remedy="End it first, or choose another folder with --folder.",
+            ) from error
+        yield
+
+
+def _delete(home: Path, dagster: DagsterProcess, stack: LocalStack) -> None:
+    """Delete what an earlier demo left, after ending what it left running."""
+    _say(f"Deleting {home}.")
+    dagster.end_leftover()
+    stack.down()
+    for path in home.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != _LOCK:  # which we hold
+            path.unlink()
 
 
 def _story(name: str, folder: Path) -> Story:
@@ -274,8 +322,26 @@ def _web_port(port: int | None) -> int:
     return DEFAULT_PORT if is_free(DEFAULT_PORT) else free_ports(1)[0]
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _end_on_signals() -> None:
+    """Let Ctrl-C, TERM and a closed terminal take everything down."""
+
+    def interrupt(*_: object) -> None:
+        _ignore_signals()
+        raise KeyboardInterrupt
+
+    for number in _SIGNALS:
+        # A shell ignores SIGINT in the background, where it should count; nohup means SIGHUP.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+def _ignore_signals() -> None:
+    """Taking down is not to be broken off: half of it would be left running."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _say(text: str) -> None:

@@ -10,11 +10,13 @@ import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors
 from lakehouse_dagster.cli.project import load_project, project_options
+from lakehouse_dagster.cli.status import at_a_glance
 from lakehouse_dagster.lakehouse import LoadedLakehouse
 from lakehouse_dagster.streaming.apply import Applied, apply, verb
 from lakehouse_dagster.streaming.runtime import this_process
 from lakehouse_dagster.streaming.start import StartOutcome
 from lakehouse_dagster.streaming.status import job_statuses
+from lakehouse_dagster.streaming.stop import StoppedHow
 
 
 @click.group()
@@ -62,16 +64,18 @@ _acts("cancel", "Cancel jobs without a savepoint; their checkpoints are kept.")
 
 
 def _say_plan(lake: LoadedLakehouse, name: str, names: tuple[str, ...], as_json: bool) -> None:
-    seen = {job.name: job for job in job_statuses(lake.runtime)}
-    plan = [
-        {"job": job, "verb": name, "desired": seen[job].desired, "observed": seen[job].observed}
-        for job in dict.fromkeys(names)
-    ]
+    seen = {job.name: job for job in job_statuses(at_a_glance(lake.runtime))}
+    chosen = [seen[job] for job in dict.fromkeys(names)]
     if as_json:
-        print_json(plan)
+        print_json(
+            [
+                {"job": j.name, "verb": name, "desired": j.desired, "observed": j.observed}
+                for j in chosen
+            ]
+        )
         return
-    for row in plan:
-        click.echo("would {verb} {job}, which is {observed}".format(**row))
+    for job in chosen:
+        click.echo(f"would {name} {job.name}, which is {job.observed}: {job.reason}")
 
 
 def _do(
@@ -81,8 +85,7 @@ def _do(
     as_json: bool,
     allow_empty_start: bool,
 ) -> None:
-    logging.basicConfig(stream=sys.stderr, format="%(message)s")
-    logging.getLogger("lakehouse_dagster").setLevel(logging.INFO)
+    _show_progress()
     runtime = lake.runtime
     chosen = verb(name, allow_empty_start=allow_empty_start)
     for job_name in names:
@@ -94,11 +97,27 @@ def _do(
     )
     if as_json:
         print_json([_as_data(result) for result in results])
-    else:
-        for result in results:
-            click.echo(_in_words(result), err=result.error is not None)
+    for result in results:
+        if result.error is not None:
+            click.echo(f"Error: {result.job}: {result.error}", err=True)
+        elif not as_json:
+            click.echo(_in_words(result))
     if any(result.error is not None for result in results):
         sys.exit(1)
+
+
+class _OnStderr(logging.Handler):
+    """Shows what is being done; how it ended is said once, at the end."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR:
+            click.echo(record.getMessage(), err=True)
+
+
+def _show_progress() -> None:
+    logger = logging.getLogger("lakehouse_dagster")
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_OnStderr()]
 
 
 def _as_data(result: Applied) -> dict[str, object]:
@@ -108,13 +127,14 @@ def _as_data(result: Applied) -> dict[str, object]:
 
 def _in_words(result: Applied) -> str:
     outcome = result.outcome
-    if outcome is None:
-        return f"{result.job}: {result.error}"
     if isinstance(outcome, StartOutcome):
         return (
             f"{outcome.job}: {outcome.how.value} as incarnation {outcome.incarnation} "
             f"(Flink job {outcome.flink_job_id}), {outcome.reason}"
         )
-    if outcome.savepoint_path is not None:
-        return f"{outcome.job}: stopped, savepoint {outcome.savepoint_path}"
-    return f"{outcome.job}: does not run"
+    assert outcome is not None
+    if outcome.how is StoppedHow.STOPPED:
+        return f"{outcome.job}: stopped with savepoint {outcome.savepoint_path}"
+    if outcome.how is StoppedHow.CANCELLED:
+        return f"{outcome.job}: cancelled; its checkpoints are kept"
+    return f"{outcome.job}: did not run"

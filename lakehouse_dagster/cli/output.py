@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
+import math
 import sys
 from collections.abc import Callable
+from datetime import date, time
 from typing import Any, TypeVar
 
 import click
@@ -30,5 +33,22 @@ def reports_errors(function: F) -> F:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; times as ISO 8601."""
-    click.echo(json.dumps(value, default=str))
+    """One JSON document on stdout: times as ISO 8601, bytes as base64, decimals as text."""
+    click.echo(json.dumps(_finite(value), default=_as_text, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value.isoformat() if isinstance(value, date | time) else value)

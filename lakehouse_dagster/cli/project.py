@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.errors import ConfigurationError, LakehouseError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,30 +35,64 @@ def project_options(function: F) -> F:
 def load_project(module: str | None, lakehouse_name: str | None = None) -> LoadedLakehouse:
     """Import the project's Dagster module and return its lakehouse.
 
-    Raises ``ConfigurationError`` when there is no module, no lakehouse in it, or several and none
-    was named.
+    Raises ``ConfigurationError`` when there is no module, it cannot be imported, it holds no
+    lakehouse, or several and none was named.
     """
-    name = module or default_module()
+    names = (module,) if module else default_modules()
     add_working_folder()
-    try:
-        imported = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise
+    found: dict[int, LoadedLakehouse] = {}
+    for name in names:
+        with _naming(name):
+            found.update((id(lake), lake) for lake in _lakehouses(importlib.import_module(name)))
+    wanted = [lake for lake in found.values() if lakehouse_name in (None, lake.lakehouse.name)]
+    if len(wanted) == 1:
+        return wanted[0]
+    where = "The definitions of " + ", ".join(map(repr, names))
+    there = ", ".join(sorted(lake.lakehouse.name for lake in found.values()))
+    if not found:
         raise ConfigurationError(
-            f"There is no Python module {name!r} here ({Path.cwd()}).",
-            remedy="Go to the project's folder, or name the module with -m.",
-        ) from error
-    found = {lake.lakehouse.name: lake for lake in _lakehouses(imported)}
-    if lakehouse_name is not None and lakehouse_name in found:
-        return found[lakehouse_name]
-    if lakehouse_name is None and len(found) == 1:
-        return next(iter(found.values()))
+            f"{where} have no lakehouse.",
+            remedy="Let a dagster.Definitions there hold what Lakehouse.definitions() returns.",
+        )
+    if len(wanted) > 1 and len({lake.lakehouse.name for lake in wanted}) == 1:
+        raise ConfigurationError(
+            f"{where} have several lakehouses named {wanted[0].lakehouse.name!r}.",
+            remedy="Name one module with -m, or give each its own Lakehouse(name=...).",
+        )
     raise ConfigurationError(
-        f"The definitions of {name!r} have "
-        + (f"the lakehouses {', '.join(sorted(found))}." if found else "no lakehouse."),
-        remedy="Choose one with --lakehouse." if found else "Add one: see the README.",
+        f"{where} have the lakehouses {there}"
+        + ("." if lakehouse_name is None else f", none named {lakehouse_name!r}."),
+        remedy="Choose one with --lakehouse.",
     )
+
+
+@contextmanager
+def _naming(module: str) -> Iterator[None]:
+    """Turn what a project's own code raises into one sentence that names the place."""
+    try:
+        yield
+    except LakehouseError:
+        raise  # such as a script that cannot be read: says by itself what and where
+    except Exception as error:  # the code is the user's: it may raise anything
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent is not None and f"{module}.".startswith(f"{absent}."):
+            raise ConfigurationError(
+                f"There is no Python module {module!r} here ({Path.cwd()}).",
+                remedy="Go to the project's folder, or name the module with -m.",
+            ) from error
+        raise ConfigurationError(
+            f"The module {module!r} cannot be loaded: {type(error).__name__}: {error} "
+            f"({_place(error)})."
+        ) from error
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of the project's own that led to the error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    folder = str(Path.cwd()) + os.sep
+    own = [f for f in frames if f.filename.startswith(folder) and "site-packages" not in f.filename]
+    frame = (own or frames)[-1]
+    return f"{frame.filename.removeprefix(folder)}:{frame.lineno}"
 
 
 def add_working_folder() -> None:
@@ -65,16 +102,23 @@ def add_working_folder() -> None:
         sys.path.insert(0, folder)
 
 
-def default_module() -> str:
-    """The module that Dagster's own commands would load here."""
+def default_modules() -> tuple[str, ...]:
+    """The modules that Dagster's own commands would load here, one or more.
+
+    In the order of ``dagster._core.workspace.load_target``: ``[tool.dagster]`` ``module_name`` or
+    ``modules``, then ``[tool.dg.project]``.
+    """
     path = Path("pyproject.toml")
     tool = _read_toml(path).get("tool", {}) if path.exists() else {}
-    named = tool.get("dagster", {}).get("module_name")
-    if named:
-        return str(named)
-    root = tool.get("dg", {}).get("project", {}).get("root_module")
-    if root:
-        return f"{root}.definitions"
+    dagster, project = tool.get("dagster", {}), tool.get("dg", {}).get("project", {})
+    if "module_name" in dagster:
+        return (str(dagster["module_name"]),)
+    if dagster.get("modules"):
+        return tuple(str(module["name"]) for module in dagster["modules"])
+    if "code_location_target_module" in project:
+        return (str(project["code_location_target_module"]),)
+    if "root_module" in project:
+        return (f"{project['root_module']}.definitions",)
     raise ConfigurationError(
         f"No Dagster module is named in {Path.cwd() / 'pyproject.toml'}.",
         remedy='Write [tool.dagster] module_name = "…" there, or name the module with -m.',
@@ -87,7 +131,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib  # Dagster depends on it where Python has no TOML reader
     try:
-        return dict(tomllib.loads(path.read_text()))
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}.") from error
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors
 from lakehouse_dagster.cli.project import load_project, project_options
-from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.errors import ConfigurationError, SnapshotNotFoundError
 from lakehouse_dagster.flink import StatementResult, create_catalog, use_catalog
 from lakehouse_dagster.lakehouse import LoadedLakehouse
 
+_VERSION = re.compile(r"(?P<table>[^.=\s]+\.[^.=\s]+)=(?P<snapshot>[0-9]{1,18})")
 _FORMATS = ("table", "csv", "json", "arrow")
 
 
@@ -47,8 +50,9 @@ def query(
     """Run one SELECT as a batch query and print its rows."""
     if (form == "arrow") != (output is not None):
         raise click.UsageError("--format arrow and --output FILE go together.")
+    versions = _versions(at)
     lake = load_project(module, lakehouse_name)
-    result = run_query(lake, sql, at=_versions(at), limit=limit, timeout_seconds=timeout)
+    result = run_query(lake, sql, at=versions, limit=limit, timeout_seconds=timeout)
     if as_json or form == "json":
         print_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
     elif form == "csv":
@@ -62,12 +66,14 @@ def query(
 
 
 def _versions(at: tuple[str, ...]) -> dict[str, int]:
-    versions = {}
+    versions: dict[str, int] = {}
     for item in at:
-        table, _, snapshot = item.partition("=")
-        if table.count(".") != 1 or not snapshot.isdigit():
+        match = _VERSION.fullmatch(item)
+        if match is None:
             raise click.BadParameter(f"{item!r} is not database.table=snapshot.", param_hint="--at")
-        versions[table] = int(snapshot)
+        if match["table"] in versions:
+            raise click.BadParameter(f"{match['table']} is named twice.", param_hint="--at")
+        versions[match["table"]] = int(match["snapshot"])
     return versions
 
 
@@ -81,7 +87,9 @@ def run_query(
 ) -> StatementResult:
     """Run one reading statement in batch mode; anything else is refused.
 
-    ``at`` maps ``database.table`` to the snapshot that it is read at.
+    ``at`` maps ``database.table`` to the snapshot that it is read at. Raises ``CatalogError`` when
+    there is no such table or snapshot: Flink would say nothing of a misspelt name, and read the
+    newest.
     """
     from lakehouse_dagster.sql.model import StatementKind
     from lakehouse_dagster.sql.statements import split
@@ -93,6 +101,8 @@ def run_query(
             remedy="Put changes into a script.",
         )
     catalog = lake.lakehouse.catalog
+    for table, snapshot in at.items():
+        _require_snapshot(lake, table, snapshot)
     with lake.lakehouse.flink.sql_gateway() as gateway:
         session = gateway.open_session("lakehouse-query", {"execution.runtime-mode": "batch"})
         try:
@@ -114,10 +124,19 @@ def run_query(
             session.delete()
 
 
+def _require_snapshot(lake: LoadedLakehouse, name: str, snapshot_id: int) -> None:
+    table = lake.lakehouse.catalog.open().table(name)
+    if table.snapshot(snapshot_id) is None:
+        raise SnapshotNotFoundError(
+            f"The table {name} has no snapshot {snapshot_id}.",
+            remedy=f"Its newest is {table.latest_snapshot_id()}; old ones expire.",
+        )
+
+
 def _as_csv(result: StatementResult) -> None:
     import csv
 
-    writer = csv.writer(sys.stdout)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(result.columns)
     writer.writerows(result.rows)
 
@@ -136,9 +155,49 @@ def _as_table(result: StatementResult) -> None:
 def _as_arrow(result: StatementResult, output: str) -> None:
     import pyarrow as pa
 
-    columns = list(zip(*result.rows, strict=True)) or [() for _ in result.columns]
-    table = pa.table(
-        {name: list(values) for name, values in zip(result.columns, columns, strict=True)}
-    )
+    arrays = [
+        _arrow_column([row[n] for row in result.rows], kind)
+        for n, kind in enumerate(result.column_types)
+    ]
+    table = pa.table(arrays, names=list(result.columns))
     with pa.OSFile(output, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
+
+
+def _arrow_column(values: list[Any], kind: str) -> Any:
+    """A column of the Arrow type that belongs to a Flink type; nested ones by their values."""
+    import pyarrow as pa
+
+    wanted = _arrow_type(kind)
+    try:
+        return pa.array(values, wanted)
+    except (pa.ArrowException, TypeError, ValueError):  # a value that was left as text
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _arrow_type(kind: str) -> Any:
+    import pyarrow as pa
+
+    match = re.fullmatch(r"(\w+)(?:\((\d+)(?:, (\d+))?\))?", kind)
+    name, precision, scale = match.groups() if match else (kind, None, None)
+    if name == "DECIMAL" and precision is not None:
+        return pa.decimal128(int(precision), int(scale or 0))
+    return {
+        "BOOLEAN": pa.bool_(),
+        "TINYINT": pa.int8(),
+        "SMALLINT": pa.int16(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "FLOAT": pa.float32(),
+        "DOUBLE": pa.float64(),
+        "CHAR": pa.string(),
+        "VARCHAR": pa.string(),
+        "STRING": pa.string(),
+        "BINARY": pa.binary(),
+        "VARBINARY": pa.binary(),
+        "BYTES": pa.binary(),
+        "DATE": pa.date32(),
+        "TIME": pa.time64("us"),
+        "TIMESTAMP": pa.timestamp("us"),
+        "TIMESTAMP_LTZ": pa.timestamp("us", tz="UTC"),
+    }.get(name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.status import (
     JobStatus,
     TableStatus,
@@ -16,6 +17,7 @@ from lakehouse_dagster.streaming.status import (
     table_statuses,
 )
 
+_PATIENCE_SECONDS = 5.0
 _COLOURS = {
     "RUNNING": "green",
     "DEGRADED": "yellow",
@@ -28,17 +30,35 @@ _COLOURS = {
 
 @click.command()
 @project_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON document: see docs/status.md.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document: see docs/command.md.")
 @reports_errors
 def status(module: str | None, lakehouse_name: str | None, as_json: bool) -> None:
     """Show jobs (desired, observed, restarts, checkpoints) and tables (snapshot, age)."""
     lake = load_project(module, lakehouse_name)
-    jobs = job_statuses(lake.runtime)
-    tables = table_statuses(lake.runtime, tuple(lake.graph.tables))
+    runtime = at_a_glance(lake.runtime)
+    jobs = job_statuses(runtime)
+    tables = table_statuses(runtime, tuple(lake.graph.tables))
     if as_json:
         print_json({"jobs": [asdict(j) for j in jobs], "tables": [asdict(t) for t in tables]})
     else:
         _show(jobs, tables)
+
+
+def at_a_glance(runtime: Runtime) -> Runtime:
+    """The same for somebody who waits: asks about every job, and does not wait long for answers.
+
+    A cluster that is slower than that is shown as UNREACHABLE, with the reason.
+    """
+    cluster = runtime.cluster
+    return replace(
+        runtime,
+        cluster=replace(
+            cluster,
+            connect_timeout_seconds=min(cluster.connect_timeout_seconds, _PATIENCE_SECONDS),
+            read_timeout_seconds=min(cluster.read_timeout_seconds, _PATIENCE_SECONDS),
+        ),
+        policy=replace(runtime.policy, details_per_tick=max(1, len(runtime.jobs))),
+    )
 
 
 def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:

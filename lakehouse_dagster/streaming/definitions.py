@@ -282,7 +282,7 @@ def _records(results: Sequence[Applied]) -> list[dg.TableRecord]:
             )
         elif outcome is not None:
             row.update(
-                outcome="stopped",
+                outcome=outcome.how.value,
                 incarnation=str(outcome.incarnation or ""),
                 restored_from=outcome.savepoint_path or "",
             )

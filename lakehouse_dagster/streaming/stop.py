@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass
+from enum import Enum
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
@@ -15,7 +16,12 @@ from lakehouse_dagster.errors import (
 )
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, SqlGateway
 from lakehouse_dagster.streaming import settings as job_settings
-from lakehouse_dagster.streaming.previous import now_on_cluster, settle, wait_until_over
+from lakehouse_dagster.streaming.previous import (
+    Settled,
+    now_on_cluster,
+    settle,
+    wait_until_over,
+)
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
 from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
@@ -23,11 +29,24 @@ from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationSt
 _NOT_ALL_TASKS_RUN = "Not all required tasks are currently running"
 
 
+class StoppedHow(str, Enum):
+    """What was done to the job, if anything."""
+
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    DID_NOT_RUN = "did not run"
+
+
 @dataclass(frozen=True)
 class StopOutcome:
-    """One job that certainly does not run now. ``savepoint_path`` is None if it did not run."""
+    """One job that certainly does not run now.
+
+    ``savepoint_path`` is the savepoint of this stop, or, of a job that did not run, the one that
+    its newest incarnation left; None where there is none.
+    """
 
     job: str
+    how: StoppedHow
     incarnation: int | None
     savepoint_path: str | None
 
@@ -61,12 +80,13 @@ def cancel(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
     ):
         settled = settle(held, job_manager, gateway, log)
         if not settled.alive or settled.incarnation is None:
-            return StopOutcome(held.name, settled.highest_number or None, None)
+            return _did_not_run(held, settled, log)
         held.still_ours()
         job_manager.cancel(settled.incarnation.flink_job_id)
         status = wait_until_over(held, job_manager, settled.incarnation.flink_job_id)
         held.over(settled.incarnation, status.value if status else "CANCELED")
-        return StopOutcome(held.name, settled.incarnation.number, None)
+        log.info("Cancelled %s.", held.name)
+        return StopOutcome(held.name, StoppedHow.CANCELLED, settled.incarnation.number, None)
 
 
 def restart(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
@@ -85,9 +105,7 @@ def _stop(
         settled = settle(held, job_manager, gateway, log)
         incarnation = settled.incarnation
         if not settled.alive or incarnation is None:
-            path = incarnation.savepoint_path if incarnation else None
-            log.info("%s does not run.", held.name)
-            return StopOutcome(held.name, incarnation.number if incarnation else None, path)
+            return _did_not_run(held, settled, log)
         path, failure = _savepoint(held, incarnation, directory, job_manager, log)
         if path is not None:
             return _stopped(held, incarnation, path, job_manager, log)
@@ -95,10 +113,21 @@ def _stop(
         if too_late() or _NOT_ALL_TASKS_RUN not in (failure or ""):
             raise StreamingJobError(
                 f"Flink could not stop {held.name} with a savepoint: {failure}",
-                remedy="The job runs on. Stop it again, or cancel it with --no-savepoint.",
+                remedy="The job runs on. Stop it again, or cancel it: its checkpoints are kept.",
             )
         log.info("%s is restarting; the savepoint is asked for again once it runs.", held.name)
         clock.sleep(2)
+
+
+def _did_not_run(held: HeldJob, settled: Settled, log: logging.Logger) -> StopOutcome:
+    log.info("%s does not run.", held.name)
+    latest = settled.incarnation
+    return StopOutcome(
+        held.name,
+        StoppedHow.DID_NOT_RUN,
+        latest.number if latest else None,
+        latest.savepoint_path if latest else None,
+    )
 
 
 def _savepoint_directory(held: HeldJob, job_manager: JobManager) -> str | None:
@@ -204,4 +233,4 @@ def _stopped(
         savepoint_path=path,
     )
     log.info("Stopped %s; savepoint %s.", held.name, path)
-    return StopOutcome(held.name, incarnation.number, path)
+    return StopOutcome(held.name, StoppedHow.STOPPED, incarnation.number, path)
