@@ -200,10 +200,12 @@ class _Comparer:
 
 def _wait_for_more_checkpoints(counts: CheckpointCounts, timeout_seconds: float) -> None:
     """Wait until every job has completed MORE_CHECKPOINTS more, or say which did not."""
-    before = counts()
+    before = dict(counts())
     deadline = time.monotonic() + timeout_seconds
     while True:
         now = counts()
+        # A job that was started anew meanwhile counts from zero again.
+        before = {job: min(count, now.get(job, 0)) for job, count in before.items()}
         behind = [
             job for job, count in before.items() if now.get(job, 0) < count + MORE_CHECKPOINTS
         ]

@@ -84,6 +84,7 @@ class Simulator:
         self._lock()
         try:
             self._check_settings()
+            self._business = Business(self.settings.business)
             self._last = self.log.recover()
             self._catch_up_with_the_log()
         except BaseException:

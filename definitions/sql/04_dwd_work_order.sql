@@ -8,8 +8,9 @@
 -- agent leaves one parallel join task (-U) and enters another (+U), and nothing orders the two at
 -- the sink. `sequence.field = order_version` does: a retraction of version 3 that comes after
 -- version 4 loses in the merge. All changes of one version of an order share its agent and city,
--- so they take one path and arrive in order. That is why Flink's own
--- SinkUpsertMaterializer (a second copy of every row as state) can stay off.
+-- so they take one path and arrive in order. Flink's own answer to the problem, a copy of every row
+-- as state in front of the sink, is refused by Paimon ("Sink materializer must not be used"), hence
+-- `upsert-materialize = NONE`; without `sequence.field` that loses rows at parallelism 2.
 --
 -- The partition is the day of submission, which never changes: an order cannot leave its partition.
 

@@ -2,7 +2,7 @@
 --
 -- Regular joins: a flight whose plane, airport or weather is not known (or not known yet) has NULLs
 -- there, and is corrected when the row comes. A flight's join keys never change, so all changes of
--- one flight take one path and reach the table in order; Flink's SinkUpsertMaterializer stays off.
+-- one flight take one path and reach the table in order.
 --
 -- The four joins keep every flight of the year as state (and nothing expires), which is more than a
 -- small TaskManager's heap: RocksDB holds it on disk, and checkpoints upload only what is new.
