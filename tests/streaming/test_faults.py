@@ -138,7 +138,7 @@ def test_a_killed_task_manager_is_flinks_own_affair(
     }
     (incarnation,) = lab.incarnations()
     assert incarnation.state is IncarnationState.RUNNING
-    assert incarnation.restarts == 1
+    assert incarnation.restarts >= 1
 
 
 def test_a_job_lost_with_its_job_manager_goes_on_from_its_newest_complete_checkpoint(

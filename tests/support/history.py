@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lakehouse_dagster.errors import FlinkError
-from lakehouse_dagster.flink import FlinkCluster
+from lakehouse_dagster.flink import FlinkCluster, JobManager
 
 _STARTED = re.compile(r"Initializing job '(?P<name>.*)' \((?P<id>[0-9a-f]{32})\)\.")
 _SWITCHED = re.compile(
@@ -72,15 +72,16 @@ class JobWatcher:
         self._cluster = cluster
         self._name = name
         self._every_seconds = every_seconds
+        self._looked = threading.Event()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.most_at_once = 0
         self.ids: list[str] = []
         """Every job of the name that was seen alive, in the order of being seen."""
-        self.looks = 0
 
     def __enter__(self) -> JobWatcher:
         self._thread.start()
+        self._looked.wait(5)  # what runs already is seen before the block begins
         return self
 
     def __exit__(
@@ -94,16 +95,16 @@ class JobWatcher:
 
     def _watch(self) -> None:
         with self._cluster.job_manager() as job_manager:
-            while not self._done.wait(self._every_seconds):
-                try:
-                    jobs = job_manager.jobs()
-                except FlinkError:
-                    continue  # killed just now; the log is the other witness
-                alive = [
-                    job.job_id
-                    for job in jobs
-                    if job.name == self._name and not job.status.is_terminal
-                ]
-                self.looks += 1
-                self.most_at_once = max(self.most_at_once, len(alive))
-                self.ids += [job_id for job_id in alive if job_id not in self.ids]
+            while not self._done.is_set():
+                self._look(job_manager)
+                self._looked.set()
+                self._done.wait(self._every_seconds)
+
+    def _look(self, job_manager: JobManager) -> None:
+        try:
+            jobs = job_manager.jobs()
+        except FlinkError:
+            return  # killed just now; the log is the other witness
+        alive = [j.job_id for j in jobs if j.name == self._name and not j.status.is_terminal]
+        self.most_at_once = max(self.most_at_once, len(alive))
+        self.ids += [job_id for job_id in alive if job_id not in self.ids]

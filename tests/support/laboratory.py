@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -182,8 +183,13 @@ class Laboratory:
         wanted = self.checkpoints(job_id).completed_count + count
         until(lambda: self.checkpoints(job_id).completed_count >= wanted, f"{count} checkpoints")
 
+    @cached_property
+    def books(self) -> Runtime:
+        """A runtime to look things up with, opened once."""
+        return self.runtime()
+
     def incarnations(self, job: str | None = None) -> tuple[Incarnation, ...]:
-        return self.runtime().memory.incarnations(job or self.job)
+        return self.books.memory.incarnations(job or self.job)
 
     def copied(self, *, seconds: float = 40.0) -> None:
         """Wait until the table holds all rows of the source, each once."""
@@ -196,13 +202,13 @@ class Laboratory:
         assert_equal(self.catalog, TABLE, self.source)
 
     def lease_is_free(self, job: str | None = None) -> bool:
-        runtime = self.runtime()
-        return runtime.leases.current(runtime.memory.lease_key(job or self.job)) is None
+        key = self.books.memory.lease_key(job or self.job)
+        return self.books.leases.current(key) is None
 
     def clean_up(self) -> None:
         """Cancel whatever of this laboratory still runs."""
         ids: dict[str, int] = {}
-        for job in {self.job, *(record.name for record in self.runtime().memory.all())}:
+        for job in {self.job, *(record.name for record in self.books.memory.all())}:
             ids |= own_numbers(self.lakehouse, job, 20)
         try:
             with self.cluster.job_manager() as job_manager:
