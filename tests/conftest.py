@@ -43,7 +43,12 @@ def flink_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFli
         return
     from lakehouse_dagster.local.stack import LocalStack
 
-    stack = LocalStack(folder, slots=16, task_manager_memory_mib=1400)
+    # Flink caches what its REST API says for 3 s by default; tests ask all the time.
+    quick = {
+        "web.refresh-interval": "100ms",
+        "rest.cache.checkpoint-statistics.timeout": "100ms",
+    }
+    stack = LocalStack(folder, slots=16, task_manager_memory_mib=1400, extra_config=quick)
     status = stack.up()
     try:
         yield RunningFlink(status.rest_url, status.sql_gateway_url, folder)

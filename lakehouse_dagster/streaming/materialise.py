@@ -14,7 +14,6 @@ from lakehouse_dagster.streaming.apply import apply, verb
 from lakehouse_dagster.streaming.progress import ProgressEvent, describe
 from lakehouse_dagster.streaming.runtime import LOGGER, Runtime
 from lakehouse_dagster.streaming.start import StartedHow, StartOutcome
-from lakehouse_dagster.system_db import DesiredState
 
 QUIET_AFTER_CHECKPOINTS = 2
 """A table without a new snapshot after so many checkpoints has no new data."""
@@ -41,13 +40,13 @@ def materialise(
     """Make sure that the job runs, and wait for the next snapshot of each of its ``tables``.
 
     A table that gets no new data is done after two more checkpoints. If the wait is cancelled, a
-    job that was started for it is cancelled too; one that ran before goes on.
+    job that was started for it is cancelled too; one that ran before goes on. What is wanted of
+    the job is then what it was before.
     Raises what starting raises, and ``OperationTimeoutError`` when no snapshot comes in time.
     """
     catalog = runtime.catalog.open()
     before = {table: catalog.table(table).latest_snapshot_id() or 0 for table in tables}
-    runtime.memory.ensure(job)
-    runtime.memory.reset_attempts(job)
+    desired = runtime.memory.reset_attempts(job).desired
     (applied,) = apply(runtime, [(job, verb("start"))], holder=holder, log=log)
     if applied.error is not None:
         raise applied.error
@@ -62,7 +61,7 @@ def materialise(
         if outcome.how is StartedHow.STARTED:
             log.warning("Cancelled: stopping %s, which was started for this.", job)
             apply(runtime, [(job, verb("cancel"))], holder=holder, log=log)
-            runtime.memory.set_desired(job, DesiredState.CANCELED)
+            runtime.memory.set_desired(job, desired)
         raise
     return outcome, tuple(
         Materialised(

@@ -90,9 +90,11 @@ def observe(
     if latest.state is IncarnationState.STOPPED:
         return seen(ObservedState.SUSPENDED, "stopped with a savepoint")
     if latest.state in (IncarnationState.ENDED, IncarnationState.SUPERSEDED):
-        failed = (latest.end_reason or "").startswith("FAILED")
-        state = ObservedState.FAILED if failed else ObservedState.ABSENT
-        return seen(state, latest.end_reason or "ended")
+        reason = latest.end_reason or "ended"
+        if reason == FlinkJobStatus.FINISHED.value:
+            return seen(ObservedState.FINISHED, "read its sources to their end")
+        failed = reason.startswith(FlinkJobStatus.FAILED.value)
+        return seen(ObservedState.FAILED if failed else ObservedState.ABSENT, reason)
     young = (now - latest.recorded_at).total_seconds() < policy.seconds("submission_timeout")
     if latest.state in (IncarnationState.RECORDED, IncarnationState.SUBMITTED) and young:
         return seen(ObservedState.SUBMITTING, "its submission is under way")
@@ -178,8 +180,8 @@ def what_to_do(observation: Observation, start: StartPolicy) -> Verb | None:
     """The verb that brings a job to its desired state, or None if nothing is to be done."""
     desired, observed = observation.desired, observation.observed
     if desired is DesiredState.UNMANAGED:
-        untouched = observed is ObservedState.ABSENT and observation.incarnation is None
-        return Verb.START if start is StartPolicy.ON_LOAD and untouched else None
+        wanted = start is StartPolicy.ON_LOAD and observed in (*_NOT_RUNNING, *_ALIVE)
+        return Verb.START if wanted else None
     if desired is DesiredState.RUNNING and observed in _NOT_RUNNING:
         return Verb.START
     if desired is DesiredState.SUSPENDED and observed in _ALIVE:

@@ -84,8 +84,7 @@ def start_or_adopt(
     except Exception:
         raise
     except BaseException:
-        # Cancelled by a person. What had been started was abandoned; if nothing was, all is as it
-        # was before.
+        # Cancelling a run does not change what is wanted of the job. (CANCELED: see _abandon.)
         if memory.ensure(held.name).desired is DesiredState.RUNNING:
             memory.set_desired(held.name, before)
         raise
@@ -324,10 +323,11 @@ def _abandon(
     job_manager: JobManager,
     log: logging.Logger,
 ) -> None:
-    """Cancelled by a person while starting: stop what we started, and say so.
+    """Cancelled while starting: stop what we started, and say so.
 
     Every step is tried whatever became of the one before, and none of the waits is cut short. What
-    cannot be stopped now is stopped by the supervisor when it shows up: CANCELED is written first.
+    cannot be stopped now is stopped by the supervisor when it shows up: CANCELED is written first,
+    and taken back once it is certain that nothing runs.
     """
     log.warning("Cancelled while starting %s: stopping what was started.", held.name)
     clock, policy = held.runtime.clock, held.runtime.policy
@@ -343,6 +343,7 @@ def _abandon(
         try:
             if _is_gone(job_manager, incarnation.flink_job_id, passed):
                 held.over(incarnation, "cancelled while starting")
+                held.runtime.memory.set_desired(held.name, DesiredState.RUNNING)
                 return
         except FlinkError as error:
             if passed:
@@ -386,8 +387,8 @@ def _explained(held: HeldJob, cause: str) -> StreamingJobError:
         return StateIncompatibleError(
             f"The kept state of {held.name} does not fit its script ({where}): {cause}",
             remedy=(
-                "Undo the change and start again (the restore point is untouched), or start from "
-                f"nothing with `lakehouse jobs start {held.name} --allow-empty-start`."
+                "Undo the change and start again (the restore point is untouched), or give the "
+                "job another name (SET 'pipeline.name'): under a new name it starts from nothing."
             ),
         )
     return StreamingJobError(

@@ -288,7 +288,7 @@ def test_cancelling_a_start_leaves_no_job_and_no_lease(
         IncarnationState.ENDED,
         "cancelled while starting",
     )
-    assert lab.runtime().memory.ensure(lab.job).desired is DesiredState.CANCELED
+    assert lab.runtime().memory.ensure(lab.job).desired is DesiredState.UNMANAGED
     assert lab.start().incarnation == 2
 
 
