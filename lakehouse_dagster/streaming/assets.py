@@ -76,7 +76,7 @@ def _job_assets(
                 job.name,
                 wanted,
                 timeout_seconds=timeout_seconds,
-                holder=f"Dagster run {context.run_id}",
+                holder=f"Dagster run {context.run.run_id}",
                 log=context.log,
             )
             for table in materialised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -273,3 +274,33 @@ def test_the_schema_describes_every_setting_of_the_policies() -> None:
 def test_intervals_become_timedeltas() -> None:
     made = component(progress={"tick_interval": "1m30s"})
     assert made.progress.tick_interval == timedelta(seconds=90)
+
+
+@pytest.mark.flink
+def test_what_is_scaffolded_runs_on_a_real_cluster(
+    tmp_path: Path, flink_stack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLINK_REST_URL", flink_stack.rest_url)
+    monkeypatch.setenv("FLINK_SQL_GATEWAY_URL", flink_stack.sql_gateway_url)
+    monkeypatch.setenv("LAKE_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    # Job ids follow from the lakehouse's name, and the cluster may be shared with other tests.
+    name = f"scaffolded_{uuid.uuid4().hex[:8]}"
+    cancel = {"ops": {f"{name}_cancel": {"config": {"jobs": ["demo_tick"]}}}}
+    instance = dg.DagsterInstance.ephemeral()
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=LakehouseComponent)
+        with (path / "defs.yaml").open("a") as defs_yaml:
+            defs_yaml.write(f"  name: {name}\n")
+        with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
+            tick = defs.get_assets_def(dg.AssetKey(["demo", "tick"]))
+            try:
+                result = dg.materialize([tick], instance=instance)
+            finally:
+                defs.get_job_def(f"{name}_cancel_streaming_jobs").execute_in_process(
+                    run_config=cancel, instance=instance
+                )
+    (event,) = result.asset_materializations_for_node(tick.node_def.name)
+    assert event.metadata["rows_written"].value >= 1
+    rows = PaimonCatalog(warehouse=str(tmp_path / "warehouse")).open().table("demo.tick").read()
+    assert sorted(rows["id"].to_pylist())[0] == 1

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,8 +18,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakehouse_dagster import LoadedLakehouse, ProgressPolicy, SupervisionPolicy
+from lakehouse_dagster import (
+    FlinkCluster,
+    Lakehouse,
+    LoadedLakehouse,
+    PaimonCatalog,
+    ProgressPolicy,
+    SupervisionPolicy,
+    SystemDatabase,
+)
 from lakehouse_dagster.streaming.runtime import Clock
+from lakehouse_dagster.streaming.supervise import observe_all
 from lakehouse_dagster.system_db import DesiredState, flink_job_id
 from tests.paimon.writing import Writer
 from tests.streaming.making import NOW, job, load, source, table, write_scripts
@@ -302,12 +312,7 @@ def test_a_cluster_that_cannot_be_asked_starts_nothing(running: Running) -> None
 
 @pytest.mark.parametrize(
     ("status_code", "body"),
-    [
-        (503, None),
-        pytest.param(500, None, marks=pytest.mark.xfail(reason="reported: the tick fails")),
-        (200, b"<html>proxy</html>"),
-        (404, b"<html>none</html>"),
-    ],
+    [(503, None), (500, None), (200, b"<html>proxy</html>"), (404, b"<html>none</html>")],
 )
 def test_an_answer_that_is_none_is_not_taken_for_an_empty_cluster(
     running: Running, status_code: int, body: bytes | None
@@ -516,3 +521,54 @@ def test_the_health_check_can_be_run_by_hand(running: Running) -> None:
     (evaluation,) = result.get_asset_check_evaluations()
     assert (evaluation.check_name, evaluation.passed) == ("job_health", False)
     assert evaluation.description == "Should be RUNNING, is FAILED: Flink gave up on it."
+
+
+# On a real cluster
+
+
+WIDE = """
+CREATE DATABASE IF NOT EXISTS o;
+CREATE TABLE IF NOT EXISTS o.wide (
+  id BIGINT, a STRING, b STRING, PRIMARY KEY (id) NOT ENFORCED
+) WITH ('bucket' = '1', 'merge-engine' = 'partial-update', 'write-only' = 'true');
+CREATE TEMPORARY TABLE rows_of_{column} (id BIGINT, {column} STRING) WITH (
+  'connector' = 'datagen', 'rows-per-second' = '5', 'fields.id.kind' = 'sequence',
+  'fields.id.start' = '1', 'fields.id.end' = '10000', 'fields.{column}.length' = '4'
+);
+SET 'pipeline.name' = 'from_{column}';
+SET 'execution.checkpointing.interval' = '2s';
+INSERT INTO o.wide (id, {column}) SELECT id, {column} FROM rows_of_{column};
+"""
+
+
+@pytest.mark.flink
+def test_materialising_a_table_that_two_jobs_fill_starts_both(
+    tmp_path: Path, flink_stack: Any
+) -> None:
+    write_scripts(tmp_path / "sql", {c: WIDE.format(column=c) for c in "ab"})
+    lake = Lakehouse(
+        name=f"wide_{uuid.uuid4().hex[:8]}",
+        catalog=PaimonCatalog(warehouse=str(tmp_path / "warehouse")),
+        flink=FlinkCluster(flink_stack.rest_url, flink_stack.sql_gateway_url),
+        system_database=SystemDatabase(f"sqlite:///{tmp_path / 'lakehouse.db'}"),
+    ).load("sql", base_folder=tmp_path)
+    assets = [a for a in lake.definitions().assets or () if isinstance(a, dg.AssetsDefinition)]
+    cancel = lake.definitions().get_job_def(f"{lake.lakehouse.name}_cancel_streaming_jobs")
+    instance = dg.DagsterInstance.ephemeral()
+    try:
+        assert dg.materialize(assets, instance=instance).success
+        states = {o.name: o.observed.value for o in observe_all(lake.runtime)}
+        assert states == {"from_a": "RUNNING", "from_b": "RUNNING"}
+        (record,) = instance.fetch_materializations(dg.AssetKey(["o", "wide"]), limit=9).records
+        event = record.asset_materialization
+        assert event is not None
+        newest = lake.runtime.catalog.open().table("o.wide").latest_snapshot_id() or 0
+        assert 1 <= int((event.tags or {})["dagster/data_version"]) <= newest
+    finally:
+        op = f"{lake.lakehouse.name}_cancel"
+        cancelled = cancel.execute_in_process(
+            run_config={"ops": {op: {"config": {"jobs": ["from_a", "from_b"]}}}},
+            instance=instance,
+        )
+    assert cancelled.success
+    assert {r.desired for r in lake.runtime.memory.all()} == {DesiredState.CANCELED}
