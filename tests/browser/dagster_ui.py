@@ -135,7 +135,7 @@ class DagsterUi:
         arguments = [
             *FLAGS,
             f"--user-data-dir={profile}",
-            "--virtual-time-budget=20000",
+            "--virtual-time-budget=10000",
             "--dump-dom",
             f"{self.url}{path}",
         ]

@@ -11,17 +11,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from definitions import lake
 from definitions.event_log import EventLog
 from definitions.truth import EXPECTED
+from lakehouse_dagster import PaimonCatalog, SystemDatabase
 from lakehouse_dagster.local.stack import LocalStack
-from lakehouse_dagster.streaming.runtime import utc_now
-from lakehouse_dagster.system_db import Incarnation, Jobs, SystemDatabase
+from lakehouse_dagster.system_db import Incarnation
 
 ROOT = Path(__file__).parent.parent.parent
 DEMO = ("demo", "--headless", "--json", "--timeout", "200")
@@ -114,8 +115,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def incarnations(folder: Path) -> dict[str, tuple[Incarnation, ...]]:
     """All lives of every job, newest first, from the demo's system database."""
-    database = SystemDatabase(f"sqlite:///{folder / 'dagster' / 'lakehouse.db'}").connect()
-    memory = Jobs(database, "lake", utc_now)
+    demo_lake = replace(
+        lake,
+        catalog=PaimonCatalog(str(LocalStack(folder / "stack").status().warehouse)),
+        system_database=SystemDatabase(f"sqlite:///{folder / 'dagster' / 'lakehouse.db'}"),
+    )
+    memory = demo_lake.load("definitions/sql", base_folder=ROOT).runtime.memory
     return {record.name: memory.incarnations(record.name) for record in memory.all()}
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from lakehouse_dagster.cli.project import load_project
 from lakehouse_dagster.flink import FlinkCluster
-from lakehouse_dagster.system_db import flink_job_id
 from tests.cli.projects import Project, Said, own_process, project
 from tests.conftest import RunningFlink
 
@@ -73,7 +72,8 @@ class Shop:
 
     def running(self) -> list[str]:
         """The Flink ids of the project's own jobs that run, of any incarnation."""
-        own = {flink_job_id(self.name, job, n) for job in ("orders", "sales") for n in range(1, 9)}
+        memory = load_project("definitions").runtime.memory
+        own = {i.flink_job_id for job in ("orders", "sales") for i in memory.incarnations(job)}
         with self.cluster.job_manager() as job_manager:
             return [
                 job.job_id
@@ -128,7 +128,7 @@ def test_the_readmes_project_runs_stops_goes_on_and_is_cancelled(clean_shop: Sho
         "orders": "started",
         "sales": "started",
     }
-    assert first["orders"]["flink_job_id"] == flink_job_id(shop.name, "orders", 1)
+    assert sorted(entry["flink_job_id"] for entry in first.values()) == sorted(shop.running())
     assert [entry["restored_from"] for entry in first.values()] == [None, None]
     assert len(shop.running()) == 2
     again = shop.done("jobs", "start", "orders", "--json").json
