@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog, ProgressPolicy
+from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog
 
 lake = Lakehouse(
     catalog=PaimonCatalog(warehouse=os.environ.get("LAKE_WAREHOUSE", "warehouse")),
@@ -11,7 +11,6 @@ lake = Lakehouse(
         rest_url=os.environ.get("FLINK_REST_URL", "http://localhost:8081"),
         sql_gateway_url=os.environ.get("FLINK_SQL_GATEWAY_URL", "http://localhost:8083"),
     ),
-    progress=ProgressPolicy(progress_interval="30s"),
 )
 
 defs = lake.definitions(scripts=Path(__file__).parent / "sql", start="on_load")

@@ -11,6 +11,7 @@ from lakehouse_dagster.streaming.events import (
     HealthCheckKeys,
     health,
     materialize_result,
+    severity,
 )
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
 from lakehouse_dagster.streaming.materialise import materialise
@@ -133,12 +134,14 @@ def _health_check(
     )
     def job_health(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         observation = next(o for o in observe_all(runtime) if o.name == job)
-        passed, text, metadata = health(observation, runtime.memory.ensure(job), runtime.policy)
+        record, now = runtime.memory.ensure(job), runtime.clock.now()
+        passed, text, metadata = health(observation, record, now, runtime.policy)
         for key in keys:
             yield dg.AssetCheckResult(
                 asset_key=key.asset_key,
                 check_name=key.name,
                 passed=passed,
+                severity=severity(observation),
                 description=text,
                 metadata=metadata,
             )

@@ -189,23 +189,24 @@ def _changes(
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, str]]:
     """Health evaluations of the jobs whose state or error is another than last reported."""
     records = {record.name: record for record in runtime.memory.all()}
+    now = runtime.clock.now()
     evaluations: list[dg.AssetCheckEvaluation] = []
     reported: dict[str, str] = {}
     for observation in seen.observations:
         record = records[observation.name]
-        passed, _, _ = health(observation, record, runtime.policy)
+        passed, _, _ = health(observation, record, now, runtime.policy)
         state = "/".join(
             (
                 observation.desired.value,
                 observation.observed.value,
                 "passed" if passed else "failed",
-                "waits" if waits_for_a_person(record, runtime.policy) else "acts",
+                "waits" if waits_for_a_person(record, now, runtime.policy) else "acts",
                 hashlib.sha256((record.last_error or "").encode()).hexdigest()[:8],
             )
         )
         reported[observation.name] = state
         if seen.cursor.health.get(observation.name) != state:
-            evaluations += check_evaluations(keys, observation, record, runtime.policy)
+            evaluations += check_evaluations(keys, observation, record, now, runtime.policy)
     return evaluations, reported
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import dagster as dg
 
 from lakehouse_dagster.streaming.materialise import Materialised
-from lakehouse_dagster.streaming.observe import Observation, waits_for_a_person
+from lakehouse_dagster.streaming.observe import Observation, ObservedState, waits_for_a_person
 from lakehouse_dagster.streaming.progress import ProgressEvent
 from lakehouse_dagster.streaming.spec import SupervisionPolicy
 from lakehouse_dagster.streaming.start import StartOutcome
@@ -87,7 +87,7 @@ def materialize_result(
 
 
 def health(
-    observation: Observation, record: JobRecord, policy: SupervisionPolicy
+    observation: Observation, record: JobRecord, now: datetime, policy: SupervisionPolicy
 ) -> tuple[bool, str, dict[str, Any]]:
     """Whether the job is as it should be, why, and the figures that a person wants to see."""
     incarnation = observation.incarnation
@@ -109,7 +109,7 @@ def health(
         metadata["last_error"] = record.last_error
     if observation.desired is DesiredState.UNMANAGED:
         return True, "Nobody has started or adopted this job yet.", metadata
-    if waits_for_a_person(record, policy) and not observation.healthy:
+    if waits_for_a_person(record, now, policy) and not observation.healthy:
         return (
             False,
             f"{record.attempts} attempts in a row failed; the job waits for a person to start it.",
@@ -119,20 +119,28 @@ def health(
     return observation.healthy, f"{text}: {observation.reason}.", metadata
 
 
+def severity(observation: Observation) -> dg.AssetCheckSeverity:
+    """WARN where Flink or time may mend it: restarting, or nothing known."""
+    passing = (ObservedState.RESTARTING, ObservedState.UNREACHABLE)
+    warns = observation.observed in passing
+    return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
+
+
 def check_evaluations(
     keys: HealthCheckKeys,
     observation: Observation,
     record: JobRecord,
+    now: datetime,
     policy: SupervisionPolicy,
 ) -> list[dg.AssetCheckEvaluation]:
     """The health check of each table that the job writes."""
-    passed, text, metadata = health(observation, record, policy)
+    passed, text, metadata = health(observation, record, now, policy)
     return [
         dg.AssetCheckEvaluation(
             asset_key=key.asset_key,
             check_name=key.name,
             passed=passed,
-            severity=dg.AssetCheckSeverity.ERROR,
+            severity=severity(observation),
             description=text,
             metadata=metadata,
         )

@@ -193,11 +193,15 @@ def what_to_do(observation: Observation, start: StartPolicy) -> Verb | None:
 
 def is_due(record: JobRecord, now: datetime, policy: SupervisionPolicy) -> bool:
     """Whether another attempt may be made now: back-off over, cap not reached."""
-    if waits_for_a_person(record, policy):
+    if record.attempts >= policy.max_attempts:
         return False
     return record.next_attempt_at is None or now >= record.next_attempt_at
 
 
-def waits_for_a_person(record: JobRecord, policy: SupervisionPolicy) -> bool:
-    """Whether so many attempts failed in a row that only a person can help."""
-    return record.attempts >= policy.max_attempts
+def waits_for_a_person(record: JobRecord, now: datetime, policy: SupervisionPolicy) -> bool:
+    """Whether so many attempts failed in a row that only a person can help.
+
+    The last attempt has failed once its back-off is over and the job still is not well.
+    """
+    over = record.next_attempt_at is None or now >= record.next_attempt_at
+    return over and record.attempts >= policy.max_attempts

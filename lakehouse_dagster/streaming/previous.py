@@ -59,7 +59,7 @@ def settle(
     """
     memory = held.runtime.memory
     latest = memory.latest(held.name)
-    numbers = own_numbers(held.runtime.lakehouse, held.name, latest.number if latest else 0)
+    numbers = own_numbers(held.runtime.identity, held.name, latest.number if latest else 0)
     on_cluster = {numbers[job.job_id]: job for job in job_manager.jobs() if job.job_id in numbers}
     with_checkpoints = {numbers[i]: i for i in ids_with_checkpoints if i in numbers}
     latest = _remember_unknown(held, latest, on_cluster, with_checkpoints, log)

@@ -103,7 +103,8 @@ def moved(
         due = [
             table
             for table in tables
-            if isinstance(newest[table], int) and _is_due(table, newest[table], cursor, now, policy)
+            if isinstance(newest[table], int)
+            and _is_due(table, newest[table], cursor, now, policy.interval_seconds(len(tables)))
         ]
         chosen = set(sorted(due, key=lambda t: _reported_at(t, cursor))[: policy.events_per_tick])
         reports = pool.map(
@@ -211,14 +212,16 @@ def _latest(catalog: CatalogReader, table: str) -> int | str | None:
 
 
 def _is_due(
-    table: str, newest: int | str | None, cursor: ProgressCursor, now: datetime, p: ProgressPolicy
+    table: str, newest: int | str | None, cursor: ProgressCursor, now: datetime, interval: float
 ) -> bool:
     last = cursor.tables.get(table)
     if last is None:
         return True
     if newest == last.snapshot:
         return False
-    return (now - last.reported_at).total_seconds() >= p.seconds("progress_interval")
+    # All tables share one beat, so that a table and its upstreams are reported together: Dagster
+    # calls an asset unsynced while an upstream has a newer event.
+    return now.timestamp() // interval > last.reported_at.timestamp() // interval
 
 
 def _reported_at(table: str, cursor: ProgressCursor) -> float:

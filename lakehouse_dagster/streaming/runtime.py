@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import socket
@@ -72,6 +73,16 @@ class Runtime:
                 f"No streaming job is named {name!r}.", remedy=f"Declared jobs: {known}."
             ) from None
 
+    @property
+    def identity(self) -> str:
+        """The lakehouse's name and its warehouse: what job ids and records are made from.
+
+        Two projects that both kept the default name meet on one cluster; the warehouse keeps their
+        jobs apart.
+        """
+        digest = hashlib.sha256(self.catalog.warehouse.encode()).hexdigest()
+        return f"{self.lakehouse}@{digest[:8]}"
+
     @cached_property
     def database(self) -> Database:
         """The open system database; opened on first use."""
@@ -82,7 +93,7 @@ class Runtime:
         """What the system database knows about the jobs."""
         from lakehouse_dagster.system_db import Jobs
 
-        return Jobs(self.database, self.lakehouse, self.clock.now)
+        return Jobs(self.database, self.identity, self.clock.now)
 
     @cached_property
     def leases(self) -> Leases:

@@ -25,6 +25,7 @@ from lakehouse_dagster.errors import (
 from lakehouse_dagster.flink import (
     FlinkJobStatus,
     JobManager,
+    JobSummary,
     Session,
     SqlGateway,
     job_ids_with_checkpoints,
@@ -165,7 +166,7 @@ def _start(
     log: logging.Logger,
 ) -> StartOutcome:
     number = settled.highest_number + 1
-    job_id = flink_job_id(held.runtime.lakehouse, held.name, number)
+    job_id = flink_job_id(held.runtime.identity, held.name, number)
     statement = fill_in(held.job.definition.statement, held.runtime.environ)
     config = job_settings.submission_settings(
         held.job.definition,
@@ -296,12 +297,7 @@ def _wait_until_running(
                 held.over(incarnation, cause)
                 raise _explained(held, cause)
         if too_late():
-            status = job.status.value if job else "not on the cluster"
-            raise OperationTimeoutError(
-                f"Streaming job {held.name} is {status} after {policy.start_timeout}"
-                + (f", {job.tasks_running} of {job.tasks_total} tasks running." if job else "."),
-                remedy=_what_it_waits_for(job_manager),
-            )
+            raise _not_running_in_time(held, job, job_manager)
         waited = clock.monotonic() - started
         if waited - said >= 5:
             said = waited
@@ -395,6 +391,19 @@ def _explained(held: HeldJob, cause: str) -> StreamingJobError:
         f"Flink could not run {held.name} ({where}): {cause}",
         remedy="Correct the script or the cluster, then start the job again.",
     )
+
+
+def _not_running_in_time(
+    held: HeldJob, job: JobSummary | None, job_manager: JobManager
+) -> OperationTimeoutError:
+    text = f"Streaming job {held.name} is "
+    text += job.status.value if job else "not on the cluster"
+    text += f" after {held.runtime.policy.start_timeout}"
+    if job is not None:
+        text += f", {job.tasks_running} of {job.tasks_total} tasks running"
+        if job.status is FlinkJobStatus.RESTARTING:
+            text += f": {_root_cause(job_manager, job.job_id)}"
+    return OperationTimeoutError(f"{text}.", remedy=_what_it_waits_for(job_manager))
 
 
 def _what_it_waits_for(job_manager: JobManager) -> str:

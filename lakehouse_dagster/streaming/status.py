@@ -62,7 +62,8 @@ def _job(runtime: Runtime, observation: Observation, record: JobRecord) -> JobSt
         flink_job_id=incarnation.flink_job_id if incarnation else None,
         restarts=incarnation.restarts if incarnation else 0,
         last_checkpoint_age_seconds=_age(runtime, checkpoint_at),
-        waits_for_a_person=not observation.healthy and waits_for_a_person(record, runtime.policy),
+        waits_for_a_person=not observation.healthy
+        and waits_for_a_person(record, runtime.clock.now(), runtime.policy),
         last_error=record.last_error,
     )
 

@@ -109,8 +109,20 @@ def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
 
 
 def observe_all(runtime: Runtime) -> tuple[Observation, ...]:
-    """The same look without asking for anything: for people and for checks."""
-    return look(runtime, SupervisorCursor()).observations
+    """The same look without asking for anything: for people and for checks.
+
+    When a job is missing, a second look after ``lost_after`` says whether it is LOST.
+    """
+    first = look(runtime, SupervisorCursor())
+    undecided = [
+        o
+        for o in first.observations
+        if o.observed is ObservedState.RUNNING and o.name in first.cursor.missing_since
+    ]
+    if not undecided:
+        return first.observations
+    runtime.clock.sleep(runtime.policy.seconds("lost_after"))
+    return look(runtime, first.cursor).observations
 
 
 def _decide(
@@ -167,7 +179,7 @@ def _stray(
     A superseded one, which every verb cancels first; or one above, when the database is an old one.
     """
     newest = latest.number if latest else 0
-    for job_id, number in own_numbers(runtime.lakehouse, name, newest).items():
+    for job_id, number in own_numbers(runtime.identity, name, newest).items():
         job = on_cluster.get(job_id)
         if number != newest and job is not None and not job.status.is_terminal:
             return number

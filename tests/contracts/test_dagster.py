@@ -77,6 +77,7 @@ def ticks(instance: dg.DagsterInstance, sensor: str) -> int:
 # Sensors
 
 
+@pytest.mark.dagster
 def test_materializations_from_a_sensor_are_recorded_on_executable_multi_assets(
     daemon: dg.DagsterInstance,
 ) -> None:
@@ -86,12 +87,14 @@ def test_materializations_from_a_sensor_are_recorded_on_executable_multi_assets(
     assert {record.run_id for record in records} == {""}
 
 
+@pytest.mark.dagster
 def test_materializations_from_a_sensor_count_for_their_partition(
     daemon: dg.DagsterInstance,
 ) -> None:
     assert daemon.get_materialized_partitions(dg.AssetKey("by_day")) == {"monday"}
 
 
+@pytest.mark.dagster
 def test_check_evaluations_from_a_sensor_are_recorded(daemon: dg.DagsterInstance) -> None:
     (record, *_) = daemon.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(ORDERS, "job_health"), limit=1
@@ -101,6 +104,7 @@ def test_check_evaluations_from_a_sensor_are_recorded(daemon: dg.DagsterInstance
     assert record.event.dagster_event.asset_check_evaluation_data.passed is False
 
 
+@pytest.mark.dagster
 def test_a_tick_with_events_only_is_skipped_with_our_reason(daemon: dg.DagsterInstance) -> None:
     (state,) = [s for s in daemon.all_instigator_state() if s.instigator_name == "reports"]
     found = daemon.get_ticks(state.instigator_origin_id, state.selector_id)
@@ -109,6 +113,7 @@ def test_a_tick_with_events_only_is_skipped_with_our_reason(daemon: dg.DagsterIn
     assert {"told 1 times", "told 2 times"} <= {tick.skip_reason for tick in done}
 
 
+@pytest.mark.dagster
 def test_a_run_key_whose_run_failed_is_not_launched_again(daemon: dg.DagsterInstance) -> None:
     assert ticks(daemon, "asks_with_the_same_key") >= 4
     (run,) = daemon.get_runs()
@@ -153,6 +158,7 @@ def test_an_interruption_is_no_exception() -> None:
     assert not issubclass(dg.DagsterExecutionInterruptedError, Exception)
 
 
+@pytest.mark.dagster
 def test_an_interruption_reaches_a_blocking_wait_and_lets_it_clean_up(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     process = subprocess.Popen(

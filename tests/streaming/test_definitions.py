@@ -88,7 +88,7 @@ class Running:
     def started(self, name: str, number: int = 1) -> str:
         """Write down that a job was started, as ``start_or_adopt`` does."""
         self.memory.ensure(name)
-        job_id = flink_job_id("lake", name, number)
+        job_id = flink_job_id(self.memory.lakehouse, name, number)
         self.memory.record(
             name,
             number=number,

@@ -130,7 +130,7 @@ def seen(
 
 
 def test_a_healthy_job_passes_with_its_figures() -> None:
-    passed, text, metadata = health(seen(ObservedState.RUNNING), record(), POLICY)
+    passed, text, metadata = health(seen(ObservedState.RUNNING), record(), NOW, POLICY)
     assert passed
     assert text == "Should be RUNNING, is RUNNING: why."
     assert values(metadata) == {
@@ -150,7 +150,7 @@ def test_a_healthy_job_passes_with_its_figures() -> None:
     [ObservedState.FAILED, ObservedState.LOST, ObservedState.DEGRADED, ObservedState.UNREACHABLE],
 )
 def test_an_unhealthy_job_fails_with_the_reason(observed: ObservedState) -> None:
-    passed, text, metadata = health(seen(observed), record(last_error="no slots"), POLICY)
+    passed, text, metadata = health(seen(observed), record(last_error="no slots"), NOW, POLICY)
     assert not passed
     assert text == f"Should be RUNNING, is {observed.value}: why."
     assert metadata["last_error"] == "no slots"
@@ -158,22 +158,22 @@ def test_an_unhealthy_job_fails_with_the_reason(observed: ObservedState) -> None
 
 def test_a_job_that_nobody_started_passes_whatever_is_seen() -> None:
     observation = seen(ObservedState.FAILED, DesiredState.UNMANAGED)
-    passed, text, _ = health(observation, record(), POLICY)
+    passed, text, _ = health(observation, record(), NOW, POLICY)
     assert (passed, text) == (True, "Nobody has started or adopted this job yet.")
 
 
 def test_a_job_that_waits_for_a_person_fails_and_says_so() -> None:
-    passed, text, _ = health(seen(ObservedState.ABSENT), record(attempts=6), POLICY)
+    passed, text, _ = health(seen(ObservedState.ABSENT), record(attempts=6), NOW, POLICY)
     assert not passed
     assert text == "6 attempts in a row failed; the job waits for a person to start it."
-    passed, _, _ = health(seen(ObservedState.RUNNING), record(attempts=6), POLICY)
+    passed, _, _ = health(seen(ObservedState.RUNNING), record(attempts=6), NOW, POLICY)
     assert passed
 
 
 def test_every_table_of_the_job_gets_its_evaluation() -> None:
     wide, own = dg.AssetKey(["ods", "wide"]), "job_health__ods_orders"
     keys = {"ods_orders": (dg.AssetCheckKey(KEY, "job_health"), dg.AssetCheckKey(wide, own))}
-    made = check_evaluations(keys, seen(ObservedState.LOST), record(), POLICY)
+    made = check_evaluations(keys, seen(ObservedState.LOST), record(), NOW, POLICY)
     assert [(e.asset_key, e.check_name, e.passed, e.severity) for e in made] == [
         (KEY, "job_health", False, dg.AssetCheckSeverity.ERROR),
         (

@@ -89,7 +89,7 @@ def _started(stack: LocalStack, lab: Laboratory) -> list[str]:
 
 
 def _ids(lab: Laboratory, *numbers: int) -> list[str]:
-    return [flink_job_id(lab.lakehouse, lab.job, number) for number in numbers]
+    return [flink_job_id(lab.identity, lab.job, number) for number in numbers]
 
 
 def _observed(seen: Look) -> ObservedState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -266,4 +266,11 @@ def test_attempts_are_backed_off_and_capped(
 ) -> None:
     job = record(attempts=attempts, next_attempt_at=next_attempt_at)
     assert is_due(job, NOW, POLICY) is due
-    assert waits_for_a_person(job, POLICY) is (attempts >= 6)
+    assert waits_for_a_person(job, NOW, POLICY) is (attempts >= 6)
+
+
+def test_the_last_attempt_is_given_its_time_before_a_person_is_called() -> None:
+    job = record(attempts=6, next_attempt_at=NOW + timedelta(seconds=1))
+    assert not is_due(job, NOW, POLICY)
+    assert not waits_for_a_person(job, NOW, POLICY)
+    assert waits_for_a_person(job, NOW + timedelta(seconds=1), POLICY)

@@ -105,3 +105,9 @@ def test_attempts_are_backed_off_twofold_up_to_a_bound() -> None:
     waits = [policy.backoff_seconds(attempt) for attempt in range(1, 8)]
     assert waits == [20, 40, 80, 160, 320, 600, 600]
     assert policy.backoff_seconds(100_000) == 600
+
+
+def test_few_tables_are_reported_more_often_than_many() -> None:
+    policy = ProgressPolicy()
+    assert [policy.interval_seconds(n) for n in (0, 6, 20, 100, 1000)] == [30, 30, 30, 150, 300]
+    assert ProgressPolicy(progress_interval="10s").interval_seconds(1000) == 10

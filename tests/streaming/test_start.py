@@ -47,7 +47,7 @@ def test_a_job_is_started_once_and_adopted_by_whoever_starts_it_again(lab: Labor
     lab.source.write()
     first = lab.start()
     assert (first.how, first.incarnation, first.restored_from) == (StartedHow.STARTED, 1, None)
-    assert first.flink_job_id == flink_job_id(lab.lakehouse, lab.job, 1)
+    assert first.flink_job_id == flink_job_id(lab.identity, lab.job, 1)
     second = lab.start()
     assert (second.how, second.incarnation) == (StartedHow.ADOPTED, 1)
     assert [job.job_id for job in lab.on_cluster()] == [first.flink_job_id]
@@ -386,7 +386,7 @@ def test_whoever_was_overtaken_cannot_record_an_incarnation(
             runtime.memory.record(
                 lab.job,
                 number=3,
-                flink_job_id=flink_job_id(lab.lakehouse, lab.job, 3),
+                flink_job_id=flink_job_id(lab.identity, lab.job, 3),
                 fingerprint="",
                 restored_from=None,
                 fencing=held.lease.fencing,
@@ -419,7 +419,7 @@ def test_an_insert_whose_answer_is_lost_is_adopted_by_its_id_and_never_sent_agai
         lab.copied_exactly(outcome.flink_job_id)
     assert outcome.incarnation == 1
     assert len(gateway_proxy.inserts) == 1
-    assert watcher.ids == [flink_job_id(lab.lakehouse, lab.job, 1)]
+    assert watcher.ids == [flink_job_id(lab.identity, lab.job, 1)]
     assert watcher.most_at_once == 1
 
 

@@ -87,7 +87,7 @@ def test_a_job_cancelled_on_the_cluster_is_started_again_and_one_cancelled_by_us
         until(lambda: not lab.on_cluster(), "the end of the job")
     cursor = supervise_once(lab.runtime(), SupervisorCursor(), "supervisor").cursor
     (job,) = lab.on_cluster()
-    assert job.job_id == flink_job_id(lab.lakehouse, lab.job, 2)
+    assert job.job_id == flink_job_id(lab.identity, lab.job, 2)
     lab.copied_exactly(job.job_id)
 
     lab.cancel()
@@ -136,7 +136,7 @@ def test_a_lost_insert_is_tried_again_as_a_new_incarnation_after_its_back_off(
     until(passed, "the end of the back-off")
     supervise_once(runtime, cursor, "supervisor")
     (job,) = lab.on_cluster()
-    assert job.job_id == flink_job_id(lab.lakehouse, lab.job, 2)
+    assert job.job_id == flink_job_id(lab.identity, lab.job, 2)
     assert len(gateway_proxy.inserts) == 2
     lab.copied_exactly(job.job_id)
 
@@ -167,7 +167,7 @@ def test_a_superseded_incarnation_that_shows_up_late_is_cancelled(lab: Laborator
         runtime.memory.record(
             lab.job,
             number=1,
-            flink_job_id=flink_job_id(lab.lakehouse, lab.job, 1),
+            flink_job_id=flink_job_id(lab.identity, lab.job, 1),
             fingerprint=definition.fingerprint,
             restored_from=None,
             fencing=held.lease.fencing,
@@ -255,7 +255,7 @@ def _submit_by_hand(lab: Laboratory, number: int) -> None:
         config = submission_settings(
             definition,
             environ=runtime.environ,
-            flink_job_id=flink_job_id(lab.lakehouse, lab.job, number),
+            flink_job_id=flink_job_id(lab.identity, lab.job, number),
             catalog=runtime.catalog.name,
             restore_from=None,
             flink_restart_attempts=3,
@@ -264,6 +264,6 @@ def _submit_by_hand(lab: Laboratory, number: int) -> None:
         operation.wait(60)
         session.delete()
     with lab.cluster.job_manager() as job_manager:
-        job = job_manager.job(flink_job_id(lab.lakehouse, lab.job, number))
+        job = job_manager.job(flink_job_id(lab.identity, lab.job, number))
         assert job is not None
         assert job.status is not FlinkJobStatus.FAILED

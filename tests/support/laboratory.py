@@ -75,6 +75,11 @@ class Laboratory:
     lakehouse: str = field(default_factory=lambda: f"lab-{uuid4().hex[:8]}")
     job: str = field(default_factory=lambda: f"copy-{uuid4().hex[:8]}")
 
+    @property
+    def identity(self) -> str:
+        """What the Flink ids of the lab's jobs are made from."""
+        return self.runtime().identity
+
     def __post_init__(self) -> None:
         self.source = SourceFolder(self.folder / "incoming")
         self.catalog = PaimonCatalog(str(self.folder / "warehouse"))
@@ -153,7 +158,7 @@ class Laboratory:
 
     def on_cluster(self, job: str | None = None) -> list[JobSummary]:
         """The incarnations of the job that the JobManager shows alive."""
-        ids = own_numbers(self.lakehouse, job or self.job, 20)
+        ids = own_numbers(self.identity, job or self.job, 20)
         with self.cluster.job_manager() as job_manager:
             return [j for j in job_manager.jobs() if j.job_id in ids and not j.status.is_terminal]
 
@@ -209,7 +214,7 @@ class Laboratory:
         """Cancel whatever of this laboratory still runs."""
         ids: dict[str, int] = {}
         for job in {self.job, *(record.name for record in self.books.memory.all())}:
-            ids |= own_numbers(self.lakehouse, job, 20)
+            ids |= own_numbers(self.identity, job, 20)
         try:
             with self.cluster.job_manager() as job_manager:
                 for summary in job_manager.jobs():
