@@ -93,6 +93,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("DAGSTER_HOME", "")
+    for name in [n for n in sys.modules if n.split(".")[0] == "definitions"]:
+        monkeypatch.delitem(sys.modules, name)  # the repository's own, if another test needs it
     before, known, forgotten = list(sys.path), set(sys.modules), list[str]()
     yield Project(tmp_path)
     sys.path[:] = before
