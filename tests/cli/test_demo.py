@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,11 +22,12 @@ from definitions import lake
 from definitions.event_log import EventLog
 from definitions.truth import EXPECTED
 from lakehouse_dagster import PaimonCatalog, SystemDatabase
+from lakehouse_dagster.local.ports import free_ports
 from lakehouse_dagster.local.stack import LocalStack
 from lakehouse_dagster.system_db import Incarnation
 
 ROOT = Path(__file__).parent.parent.parent
-DEMO = ("demo", "--headless", "--json", "--timeout", "200")
+HEADLESS = ("--headless", "--json", "--timeout", "200")
 MEMORY_BYTES_MAX = 1.5 * 1024**3
 
 pytestmark = pytest.mark.chaos
@@ -79,12 +81,20 @@ class RunningDemo:
 
 
 @contextmanager
-def demo(folder: Path, name: str) -> Iterator[RunningDemo]:
+def demo(folder: Path, name: str, *options: str) -> Iterator[RunningDemo]:
     """Start a demo in the folder; it is ended for certain at the end, with all that it started."""
     log, out = folder.parent / f"{name}.err", folder.parent / f"{name}.out"
     with log.open("wb") as errors, out.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lakehouse_dagster.cli", *DEMO, "--folder", str(folder)],
+            [
+                sys.executable,
+                "-m",
+                "lakehouse_dagster.cli",
+                "demo",
+                "--folder",
+                str(folder),
+                *options,
+            ],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -113,6 +123,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
                 continue
 
 
+def until_answers(url: str, seconds: float = 60) -> None:
+    """Wait until a web page answers."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} does not answer"
+            time.sleep(0.3)
+
+
 def incarnations(folder: Path) -> dict[str, tuple[Incarnation, ...]]:
     """All lives of every job, newest first, from the demo's system database."""
     demo_lake = replace(
@@ -126,36 +148,36 @@ def incarnations(folder: Path) -> dict[str, tuple[Incarnation, ...]]:
 
 def test_a_killed_an_ended_and_a_finished_demo_in_one_folder(folder: Path) -> None:
     # Killed: nobody could clean up.
-    with demo(folder, "killed") as killed:
+    with demo(folder, "killed", *HEADLESS) as killed:
         killed.wait_for("First snapshot after", 120)
         killed.process.kill()
         killed.ended(10)
     left = processes_of(folder)
-    assert sum("-Dlakehouse.stack=" in command for command in left.values()) == 3
+    flink = {pid for pid, command in left.items() if "-Dlakehouse.stack=" in command}
+    assert len(flink) == 3
     assert any("dagster" in command for command in left.values())
 
-    # The next one takes over the running Flink, ends the other's Dagster, and is ended by TERM.
-    with demo(folder, "ended") as ended:
-        ended.wait_for("Flink is up", 60)
-        ended.wait_for("First snapshot after", 60)
-        daemons = [c for c in processes_of(folder).values() if "dagster-daemon" in c]
-        assert len(daemons) == 1
+    # The next one, with the web page, takes over the running Flink and ends the other's Dagster.
+    (port,) = free_ports(1)
+    with demo(folder, "ended", "--port", str(port)) as ended:
+        ended.wait_for(f"Dagster: http://localhost:{port}", 60)
+        until_answers(f"http://localhost:{port}/server_info")
+        assert set(left) & set(processes_of(folder)) == flink
         ended.process.send_signal(signal.SIGTERM)
         time.sleep(1)
-        ended.process.send_signal(signal.SIGTERM)  # impatience does not leave half of it running
-        assert ended.ended(60) == 1
+        ended.process.send_signal(signal.SIGINT)  # impatience does not leave half of it running
+        assert ended.ended(60) == 0
     assert ended.log.read_text().endswith("Taking everything down.\nStopped.\n")
-    assert ended.out.read_text() == ""
     assert processes_of(folder) == {}
     lives = incarnations(folder)
     before = {name: len(numbers) for name, numbers in lives.items()}
 
     # The last one goes on where they stopped, and proves that every row is right.
-    with demo(folder, "finished") as finished:
+    with demo(folder, "finished", *HEADLESS) as finished:
         watcher = threading.Thread(target=finished.watch_memory)
         watcher.start()
         finished.wait_for("Flink is up", 90)
-        with demo(folder, "refused") as refused:
+        with demo(folder, "refused", *HEADLESS) as refused:
             assert refused.ended(30) == 1
         assert refused.log.read_text() == (
             f"Error: A demo runs in {folder} already. "
