@@ -6,11 +6,14 @@
 Set ``LAKE_INPUT`` to ``FOLDER/input`` for the scripts in ``definitions/sql``. Started again with
 the same settings, it goes on with the next round.
 
-Disk: after ``fast_rounds`` rounds the simulator slows down to one round a minute, after
-``orders_max`` orders only existing ones change, and at ``input_bytes_max`` it stops writing. No
-input file is ever deleted: the file source's state holds files that it has still to read, and a job
-restored from an older savepoint reads them again, so a missing file would fail the job. The source
-remembers the path of every file that it has seen, which is why rounds are few and files not tiny.
+Disk: after ``fast_rounds`` rounds (ten minutes) the simulator slows down to one round a minute,
+after ``orders_max`` orders only existing ones change, and at ``input_bytes_max`` it stops writing.
+Input and log together were measured at 26 MB an hour at first, which is 2 MB an hour later; the
+tables, with one hour of snapshots (Paimon's default), at 170 MB an hour at the fast pace.
+
+No input file is ever deleted: the file source's state holds files that it has still to read, and a
+job restored from an older savepoint reads them again, so a missing file would fail the job. The
+source remembers the path of every file it has seen, which is why rounds are few, files not tiny.
 """
 
 from __future__ import annotations
