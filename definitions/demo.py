@@ -6,25 +6,10 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import pyarrow as pa
-
-from definitions.accuracy import AccuracyReport, check_accuracy
+from definitions.accuracy import AccuracyReport, CatalogLake, check_accuracy
 from definitions.simulator import Simulator
 from lakehouse_dagster import LoadedLakehouse
 from lakehouse_dagster.errors import NotFoundError
-
-
-class _TablesOf:
-    """The lakehouse as the accuracy check reads it."""
-
-    def __init__(self, lake: LoadedLakehouse) -> None:
-        self._catalog = lake.lakehouse.catalog.open()
-
-    def latest_snapshot_id(self, table: str) -> int | None:
-        return self._catalog.table(table).latest_snapshot_id()
-
-    def read(self, table: str, snapshot_id: int) -> pa.Table:
-        return self._catalog.table(table).read(snapshot_id=snapshot_id)
 
 
 class Demo:
@@ -65,7 +50,7 @@ class Demo:
 
         return check_accuracy(
             self._simulator.log.folder,
-            _TablesOf(lake),
+            CatalogLake(lake.lakehouse.catalog),
             timeout_seconds=timeout_seconds,
             checkpoint_counts=checkpoints,
         )
