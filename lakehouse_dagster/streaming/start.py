@@ -12,27 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     ConfigurationError,
     FlinkError,
     LeaseLostError,
-    OperationTimeoutError,
     SqlExecutionError,
-    StateIncompatibleError,
     StreamingJobError,
+    UnsupportedByEngineError,
 )
 from lakehouse_dagster.flink import (
     FlinkJobStatus,
     JobManager,
-    JobSummary,
     Session,
     SqlGateway,
+    capabilities_of,
     job_ids_with_checkpoints,
 )
 from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming.previous import Settled, now_on_cluster, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
+from lakehouse_dagster.streaming.running import explained, wait_until_running
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import close, fill_in, prepare_session
 from lakehouse_dagster.system_db import (
@@ -40,12 +39,6 @@ from lakehouse_dagster.system_db import (
     Incarnation,
     IncarnationState,
     flink_job_id,
-)
-
-_STATE_DOES_NOT_FIT = (
-    "StateMigrationException",
-    "Cannot map checkpoint/savepoint state",
-    "Failed to rollback to checkpoint/savepoint",
 )
 
 
@@ -98,6 +91,7 @@ def _start_or_adopt(held: HeldJob, allow_empty_start: bool, log: logging.Logger)
         held.runtime.cluster.job_manager() as job_manager,
         held.runtime.cluster.sql_gateway() as gateway,
     ):
+        _refuse_unfit_engine(held)
         configuration = job_manager.configuration()
         directory = _checkpoint_directory(held, configuration)
         ids = job_ids_with_checkpoints(directory)
@@ -113,6 +107,17 @@ def _start_or_adopt(held: HeldJob, allow_empty_start: bool, log: logging.Logger)
         )
         log.info("Starting %s: %s.", held.name, choice.reason)
         return _start(held, settled, choice, job_manager, gateway, log)
+
+
+def _refuse_unfit_engine(held: HeldJob) -> None:
+    engine = capabilities_of(held.runtime.cluster)
+    if not (engine.job_id_chosen_beforehand and engine.operator_uids_by_session_option):
+        raise UnsupportedByEngineError(
+            f"{held.name} cannot be started on Flink {engine.flink_version}: it is not known to "
+            "take operator ids as session options, without which a changed script would lose its "
+            "state.",
+            remedy="Use a cluster with Flink 2.0 or newer and Paimon 2.0.",
+        )
 
 
 def _checkpoint_directory(held: HeldJob, configuration: Mapping[str, str]) -> str:
@@ -145,7 +150,7 @@ def _adopt(
     assert incarnation is not None
     log.info("Incarnation %d of %s runs already.", incarnation.number, held.name)
     if settled.status is not FlinkJobStatus.RESTARTING:  # restarting is Flink's own work
-        _wait_until_running(held, incarnation, job_manager, log)
+        wait_until_running(held, incarnation, job_manager, log)
     _close_session(held, incarnation, gateway, log)
     return StartOutcome(
         held.name,
@@ -194,7 +199,7 @@ def _start(
     # From here on the incarnation is on record: whatever happens, it is settled by its id.
     try:
         _submit(held, incarnation, session, statement, config, job_manager, log)
-        _wait_until_running(held, incarnation, job_manager, log)
+        wait_until_running(held, incarnation, job_manager, log)
     except LeaseLostError:
         raise  # whoever took over decides what becomes of it
     except Exception as error:
@@ -264,52 +269,13 @@ def _look_for(
         clock.sleep(0.5)
     if isinstance(error, SqlExecutionError):
         held.over(incarnation, f"refused: {error.root_cause}")
-        raise _explained(held, error.root_cause) from error
+        raise explained(held, error.root_cause) from error
     held.over(incarnation, "never appeared on the cluster")
     raise StreamingJobError(
         f"The submission of {held.name} got no answer and its Flink job "
         f"{incarnation.flink_job_id} did not appear: {error.message}",
         remedy="The next attempt starts a new incarnation.",
     ) from error
-
-
-def _wait_until_running(
-    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
-) -> None:
-    """Wait until all tasks run; a job that fails or cannot read its state is an error now."""
-    clock, policy = held.runtime.clock, held.runtime.policy
-    too_late = clock.deadline(policy.seconds("start_timeout"))
-    started, said = clock.monotonic(), 0.0
-    while True:
-        job = now_on_cluster(job_manager, incarnation.flink_job_id)
-        if job is not None and job.status is FlinkJobStatus.FINISHED:
-            break  # it read bounded sources to their end
-        if job is not None and job.status.is_terminal:
-            cause = _root_cause(job_manager, incarnation.flink_job_id)
-            held.over(incarnation, f"{job.status.value}: {cause}")
-            raise _explained(held, cause)
-        if job is not None and job.status is FlinkJobStatus.RUNNING and job.all_tasks_run:
-            break
-        if job is not None and job.status is FlinkJobStatus.RESTARTING:
-            cause = _root_cause(job_manager, incarnation.flink_job_id)
-            if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
-                job_manager.cancel(incarnation.flink_job_id)
-                held.over(incarnation, cause)
-                raise _explained(held, cause)
-        if too_late():
-            raise _not_running_in_time(held, job, job_manager)
-        waited = clock.monotonic() - started
-        if waited - said >= 5:
-            said = waited
-            tasks = f"{job.tasks_running}/{job.tasks_total} tasks run" if job else "not there yet"
-            log.info("Waiting for %s for %s: %s.", held.name, in_words(waited), tasks)
-        clock.sleep(0.2)
-    held.runtime.memory.update(
-        held.name,
-        incarnation.number,
-        state=IncarnationState.RUNNING,
-        running_at=incarnation.running_at or clock.now(),
-    )
 
 
 def _abandon(
@@ -369,48 +335,3 @@ def _close_session(
         return
     close(gateway.session(incarnation.session_handle), log)
     held.runtime.memory.update(held.name, incarnation.number, session_handle=None)
-
-
-def _root_cause(job_manager: JobManager, job_id: str) -> str:
-    exceptions = job_manager.exceptions(job_id)
-    return exceptions[0].root_cause if exceptions else "Flink names no cause"
-
-
-def _explained(held: HeldJob, cause: str) -> StreamingJobError:
-    location = held.job.definition.location
-    where = f"{location.path}:{location.line}"
-    if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
-        return StateIncompatibleError(
-            f"The kept state of {held.name} does not fit its script ({where}): {cause}",
-            remedy=(
-                "Undo the change and start again (the restore point is untouched), or give the "
-                "job another name (SET 'pipeline.name'): under a new name it starts from nothing."
-            ),
-        )
-    return StreamingJobError(
-        f"Flink could not run {held.name} ({where}): {cause}",
-        remedy="Correct the script or the cluster, then start the job again.",
-    )
-
-
-def _not_running_in_time(
-    held: HeldJob, job: JobSummary | None, job_manager: JobManager
-) -> OperationTimeoutError:
-    text = f"Streaming job {held.name} is "
-    text += job.status.value if job else "not on the cluster"
-    text += f" after {held.runtime.policy.start_timeout}"
-    if job is not None:
-        text += f", {job.tasks_running} of {job.tasks_total} tasks running"
-        if job.status is FlinkJobStatus.RESTARTING:
-            text += f": {_root_cause(job_manager, job.job_id)}"
-    return OperationTimeoutError(f"{text}.", remedy=_what_it_waits_for(job_manager))
-
-
-def _what_it_waits_for(job_manager: JobManager) -> str:
-    overview = job_manager.overview()
-    if overview.slots_available == 0:
-        return (
-            f"All {overview.slots_total} task slots of the cluster are taken: add a TaskManager "
-            "or stop another job."
-        )
-    return "Look at its tasks in Flink's web page."

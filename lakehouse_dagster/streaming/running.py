@@ -1,0 +1,106 @@
+"""A submitted job on its way to running: waited for, and what went wrong told with its cause."""
+
+from __future__ import annotations
+
+import logging
+
+from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.errors import (
+    OperationTimeoutError,
+    StateIncompatibleError,
+    StreamingJobError,
+)
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
+from lakehouse_dagster.streaming.previous import now_on_cluster
+from lakehouse_dagster.streaming.runtime import HeldJob
+from lakehouse_dagster.system_db import Incarnation, IncarnationState
+
+_STATE_DOES_NOT_FIT = (
+    "StateMigrationException",
+    "Cannot map checkpoint/savepoint state",
+    "Failed to rollback to checkpoint/savepoint",
+)
+
+
+def wait_until_running(
+    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
+) -> None:
+    """Wait until all tasks run; a job that fails or cannot read its state is an error now."""
+    clock, policy = held.runtime.clock, held.runtime.policy
+    too_late = clock.deadline(policy.seconds("start_timeout"))
+    started, said = clock.monotonic(), 0.0
+    while True:
+        job = now_on_cluster(job_manager, incarnation.flink_job_id)
+        if job is not None and job.status is FlinkJobStatus.FINISHED:
+            break  # it read bounded sources to their end
+        if job is not None and job.status.is_terminal:
+            cause = _root_cause(job_manager, incarnation.flink_job_id)
+            held.over(incarnation, f"{job.status.value}: {cause}")
+            raise explained(held, cause)
+        if job is not None and job.status is FlinkJobStatus.RUNNING and job.all_tasks_run:
+            break
+        if job is not None and job.status is FlinkJobStatus.RESTARTING:
+            cause = _root_cause(job_manager, incarnation.flink_job_id)
+            if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
+                job_manager.cancel(incarnation.flink_job_id)
+                held.over(incarnation, cause)
+                raise explained(held, cause)
+        if too_late():
+            raise _not_running_in_time(held, job, job_manager)
+        waited = clock.monotonic() - started
+        if waited - said >= 5:
+            said = waited
+            tasks = f"{job.tasks_running}/{job.tasks_total} tasks run" if job else "not there yet"
+            log.info("Waiting for %s for %s: %s.", held.name, in_words(waited), tasks)
+        clock.sleep(0.2)
+    held.runtime.memory.update(
+        held.name,
+        incarnation.number,
+        state=IncarnationState.RUNNING,
+        running_at=incarnation.running_at or clock.now(),
+    )
+
+
+def explained(held: HeldJob, cause: str) -> StreamingJobError:
+    location = held.job.definition.location
+    where = f"{location.path}:{location.line}"
+    if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
+        return StateIncompatibleError(
+            f"The kept state of {held.name} does not fit its script ({where}): {cause}",
+            remedy=(
+                "Undo the change and start again (the restore point is untouched), or give the "
+                "job another name (SET 'pipeline.name'): under a new name it starts from nothing."
+            ),
+        )
+    return StreamingJobError(
+        f"Flink could not run {held.name} ({where}): {cause}",
+        remedy="Correct the script or the cluster, then start the job again.",
+    )
+
+
+def _root_cause(job_manager: JobManager, job_id: str) -> str:
+    exceptions = job_manager.exceptions(job_id)
+    return exceptions[0].root_cause if exceptions else "Flink names no cause"
+
+
+def _not_running_in_time(
+    held: HeldJob, job: JobSummary | None, job_manager: JobManager
+) -> OperationTimeoutError:
+    text = f"Streaming job {held.name} is "
+    text += job.status.value if job else "not on the cluster"
+    text += f" after {held.runtime.policy.start_timeout}"
+    if job is not None:
+        text += f", {job.tasks_running} of {job.tasks_total} tasks running"
+        if job.status is FlinkJobStatus.RESTARTING:
+            text += f": {_root_cause(job_manager, job.job_id)}"
+    return OperationTimeoutError(f"{text}.", remedy=_what_it_waits_for(job_manager))
+
+
+def _what_it_waits_for(job_manager: JobManager) -> str:
+    overview = job_manager.overview()
+    if overview.slots_available == 0:
+        return (
+            f"All {overview.slots_total} task slots of the cluster are taken: add a TaskManager "
+            "or stop another job."
+        )
+    return "Look at its tasks in Flink's web page."
