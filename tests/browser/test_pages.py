@@ -27,6 +27,8 @@ pytestmark = [
     ),
 ]
 
+LOOKS = 3
+"""On a busy machine, the browser's virtual time can be over before the last answer is there."""
 ERRORS = (
     "An error occurred",
     "Unexpected error",
@@ -121,86 +123,73 @@ class Sensors:
         self.cursors[name] = result.cursor
 
 
-def look(ui: DagsterUi, path: str) -> Page:
-    page = ui.look(path)
-    assert "Deployment" in page, f"Dagster's page did not come up: {page.text[:200]}"
-    assert [words for words in ERRORS if words in page] == []
-    assert not [name for name in page.classes if "dialog" in name.lower()]
-    assert "dialog" not in page.roles
-    return page
+def look(ui: DagsterUi, path: str, *words: str) -> Page:
+    """A page that shows these words and no error; looked at anew if it was not complete in time."""
+    for _ in range(LOOKS):
+        page = ui.look(path)
+        assert [error for error in ERRORS if error in page] == []
+        assert not [name for name in page.classes if "dialog" in name.lower()]
+        assert "dialog" not in page.roles
+        missing = [expected for expected in ("Deployment", *words) if expected not in page]
+        if not missing:
+            return page
+    raise AssertionError(f"{path} does not show {missing}, but: {page.text}")
 
 
 def test_the_lineage_shows_every_group(ui: DagsterUi) -> None:
-    page = look(ui, "/asset-groups")
-    assert "Global asset lineage" in page
-    for group in ("sources 3", "ods 1 2", "dwd 1", "app 2"):  # of ods, one has events
-        assert f" {group} " in page
-    assert "Materialize all (6)" in page
+    groups = (" sources 3 ", " ods 1 2 ", " dwd 1 ", " app 2 ")  # of ods, one has events
+    look(ui, "/asset-groups", "Global asset lineage", *groups, "Materialize all (6)")
 
 
 def test_a_group_shows_its_assets_with_kinds_and_state(ui: DagsterUi) -> None:
-    page = look(ui, "/locations/definitions/asset-groups/ods/lineage")
-    for name in ("work_order", "agent", "city"):
-        assert name in page
+    ods = "/locations/definitions/asset-groups/ods/lineage"
+    page = look(ui, ods, " agent ", " city ", " work_order ", "Flink paimon", " Materialized ")
+    assert page.text.count("Asset checks 1 / 1 Passed") >= 1
 
 
 def test_an_assets_page_shows_what_it_is_and_how_it_is(ui: DagsterUi) -> None:
-    page = look(ui, "/assets/ods/work_order")
-    assert "Work orders, newest version" in page
-    assert "Written by the streaming job ods_work_order" in page
-    for column in (
+    page = look(
+        ui,
+        "/assets/ods/work_order",
+        "Work orders, newest version",
+        "Written by the streaming job ods_work_order",
         "order_id BIGINT non-nullable unique",
         "amount DECIMAL(10, 2) value of the ticket in CNY",
         "submitted_at TIMESTAMP(3) when it was submitted (UTC); never changes",
-    ):
-        assert column in page
+        "lake.ods.work_order",
+        "Upstream assets filesystem / work_order",
+        "Downstream assets dwd / work_order",
+        "Open CREATE TABLE",
+        "Flink paimon",
+        "rows_written",
+    )
     assert "Never materialized" not in page
-    assert "lake.ods.work_order" in page
-    assert "Upstream assets filesystem / work_order" in page
-    assert "Downstream assets dwd / work_order" in page
-    assert "Open CREATE TABLE" in page
-    assert "Flink paimon" in page
     assert re.search(r" rows_written [\w ,:]+ 60 ", page.text)  # 10 + 11 + 12 + 13 + 14
 
 
 def test_the_events_page_shows_each_progress_event_with_its_snapshots(ui: DagsterUi) -> None:
-    page = look(ui, "/assets/ods/work_order?view=events")
-    assert "Snapshots 5 to 9." in page
-    for name, value in (
-        ("snapshots", "5 to 9"),
-        ("commits", "5 APPEND"),
-        ("rows_written", "60"),
-        ("files_added", "5"),
-    ):
-        assert f"{name} {value}" in page
-    assert "Reported" in page
+    look(
+        ui,
+        "/assets/ods/work_order?view=events",
+        "Snapshots 5 to 9.",
+        "snapshots 5 to 9",
+        "commits 5 APPEND",
+        "rows_written 60",
+        "files_added 5",
+        "Reported",
+    )
 
 
 def test_the_checks_page_shows_the_health_of_the_job(ui: DagsterUi) -> None:
-    page = look(ui, "/assets/dwd/work_order?view=checks")
-    assert "job_health" in page
-    assert "Should be RUNNING, is FAILED: Flink gave up on it." in page
+    said = "Should be RUNNING, is FAILED: Flink gave up on it."
+    look(ui, "/assets/dwd/work_order?view=checks", "job_health", said)
 
 
 def test_the_automation_page_shows_both_sensors(ui: DagsterUi) -> None:
-    page = look(ui, "/automation")
-    for sensor in ("lake_progress", "lake_supervisor"):
-        assert f"{sensor} Standard sensor" in page
-
-
-def test_a_sensors_page_says_what_it_does(ui: DagsterUi) -> None:
-    page = look(ui, "/locations/definitions/sensors/lake_supervisor")
-    assert "Watches the Flink cluster and keeps every streaming job as it should be." in page
-    assert "lake_reconcile_streaming_jobs" in page
-
-
-def test_the_jobs_page_offers_the_actions(ui: DagsterUi) -> None:
-    page = look(ui, "/jobs")
-    for action in ("start", "stop", "restart", "cancel"):
-        assert f"lake_{action}_streaming_jobs" in page
+    sensors = [f"{name} Standard sensor" for name in ("lake_progress", "lake_supervisor")]
+    look(ui, "/automation", *sensors)
 
 
 def test_the_code_location_is_loaded(ui: DagsterUi) -> None:
-    page = look(ui, "/deployment/locations")
-    assert " Loaded " in page
+    page = look(ui, "/deployment/locations", " Loaded ")
     assert " Failed " not in page
