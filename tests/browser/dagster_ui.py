@@ -15,8 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakehouse_dagster.local.ports import free_ports
+
+if TYPE_CHECKING:
+    from selenium.webdriver.chrome.webdriver import WebDriver
 
 ROOT = Path(__file__).parent.parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -34,9 +38,10 @@ FLAGS = (
 INSTANCE = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
 
 
-def browser() -> str | None:
-    """The path of a Chromium on this machine."""
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
+def browser() -> tuple[str, str]:
+    """The paths of a Chromium and of its driver on this machine; empty where there is none."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    return found or "", shutil.which("chromedriver") or ""
 
 
 @contextmanager
@@ -119,39 +124,43 @@ class _Reader(HTMLParser):
             self.words.append(data.strip())
 
 
-@dataclass(frozen=True)
 class DagsterUi:
     """A running webserver, and a browser to look at it."""
 
-    url: str
-    folder: Path
+    def __init__(self, url: str, driver: WebDriver) -> None:
+        self.url = url
+        self._driver = driver
 
-    def look(self, path: str) -> Page:
-        """Open a page, let its scripts run, and return what it shows."""
-        program = browser()
-        assert program is not None
-        profile = self.folder / "profile"
-        dom, log = self.folder / "page.html", self.folder / "browser.log"
-        arguments = [
-            *FLAGS,
-            f"--user-data-dir={profile}",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            f"{self.url}{path}",
-        ]
-        with dom.open("wb") as output, log.open("wb") as errors:
-            process = subprocess.Popen(
-                [program, *arguments], stdout=output, stderr=errors, start_new_session=True
-            )
-        try:
-            code = process.wait(60)
-        finally:
-            _end(process)
-            shutil.rmtree(profile, ignore_errors=True)
-        assert code == 0, log.read_text()
-        reader = _Reader()
-        reader.feed(dom.read_text())
-        return Page(" ".join(reader.words), frozenset(reader.roles), frozenset(reader.classes))
+    def look(self, path: str, *words: str, seconds: float = 60) -> Page:
+        """Open a page and return what it shows, once it shows all the words or time is up."""
+        self._driver.get(f"{self.url}{path}")
+        deadline = time.monotonic() + seconds
+        while True:
+            reader = _Reader()
+            reader.feed(self._driver.page_source)
+            shown = " ".join(reader.words)
+            page = Page(shown, frozenset(reader.roles), frozenset(reader.classes))
+            if all(expected in page for expected in words) or time.monotonic() > deadline:
+                return page
+            time.sleep(0.3)
+
+
+@contextmanager
+def driven(folder: Path) -> Iterator[WebDriver]:
+    """A headless Chromium with an empty profile, ended with the block."""
+    from selenium import webdriver
+
+    program, driver = browser()
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
+        options.add_argument(flag)
+    service = webdriver.ChromeService(driver, log_output=str(folder / "driver.log"))
+    chromium = webdriver.Chrome(options, service)
+    try:
+        yield chromium
+    finally:
+        chromium.quit()
 
 
 @contextmanager
@@ -168,7 +177,8 @@ def webserver(folder: Path, home: Path, environ: dict[str, str]) -> Iterator[Dag
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.3)
-        yield DagsterUi(url, folder)
+        with driven(folder) as driver:
+            yield DagsterUi(url, driver)
 
 
 def _answers(url: str) -> bool:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from lakehouse_dagster.errors import FlinkRequestError, NotFoundError, SqlExecutionError
+from lakehouse_dagster.errors import NotFoundError, SqlExecutionError
 from lakehouse_dagster.flink import (
     FlinkCluster,
     FlinkJobStatus,
@@ -257,11 +257,3 @@ def test_a_stop_asked_for_twice_under_one_trigger_id_is_one_stop(
         )
     jobs.status(job_id, FlinkJobStatus.FINISHED)
     assert len(list((tmp_path / "savepoints").iterdir())) == 1
-
-
-def test_a_stop_without_any_folder_is_refused_with_the_option_to_set(jobs: Jobs) -> None:
-    if "execution.checkpointing.savepoint-dir" in jobs.job_manager.configuration():
-        pytest.skip("this cluster has a folder for savepoints")
-    job_id = jobs.submit()
-    with pytest.raises(FlinkRequestError, match=r"execution\.checkpointing\.savepoint-dir"):
-        jobs.job_manager.stop_with_savepoint(job_id, trigger_id=uuid4().hex)
