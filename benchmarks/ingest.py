@@ -20,13 +20,13 @@ from lakehouse_dagster.local.stack import LocalStack
 from lakehouse_dagster.streaming.apply import apply, verb
 
 PAIRS = 5
-ROWS = 3_000_000
+ROWS = 1_000_000
 
 TABLE = """CREATE TABLE IF NOT EXISTS bench.{name} (
   id BIGINT, v BIGINT, s STRING, PRIMARY KEY (id) NOT ENFORCED
 ) WITH ('bucket' = '2')"""
 SOURCE = """CREATE TEMPORARY TABLE gen (id BIGINT, v BIGINT, s STRING) WITH (
-  'connector' = 'datagen', 'number-of-rows' = '{rows}',
+  'connector' = 'datagen', 'number-of-rows' = '{rows}', 'rows-per-second' = '1000000000',
   'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '{rows}',
   'fields.s.length' = '20')"""
 INSERT = "INSERT INTO bench.{name} SELECT id, v, s FROM gen"
