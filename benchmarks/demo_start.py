@@ -41,14 +41,14 @@ def _first_event(folder: Path) -> float:
     try:
         log = folder / "dagster" / "history" / "runs" / "index.db"
         while not log.exists():
-            _not_too_late(begun)
+            _not_too_late(begun, demo)
             time.sleep(0.2)
         os.environ["DAGSTER_HOME"] = str(folder / "dagster")
         with dg.DagsterInstance.get() as instance:
             while not any(
                 instance.get_latest_materialization_event(key) for key in instance.all_asset_keys()
             ):
-                _not_too_late(begun)
+                _not_too_late(begun, demo)
                 time.sleep(0.2)
         return time.monotonic() - begun
     finally:
@@ -56,6 +56,8 @@ def _first_event(folder: Path) -> float:
         demo.wait(timeout=60)
 
 
-def _not_too_late(begun: float) -> None:
+def _not_too_late(begun: float, demo: subprocess.Popen[bytes]) -> None:
+    if demo.poll() is not None:
+        raise SystemExit(f"The demo ended by itself with exit code {demo.returncode}.")
     if time.monotonic() - begun > 5 * BOUND_SECONDS:
         raise SystemExit(f"No event after {5 * BOUND_SECONDS:.0f} s.")

@@ -100,11 +100,14 @@ def _end_group(leader: int) -> None:
     """End every process of a session."""
     import psutil
 
-    members = []
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == leader:
-                members.append(process)
-        except (ProcessLookupError, PermissionError, psutil.Error):
-            continue
-    end(members)
+    for _ in range(5):  # while it ends, Dagster may start a code server anew
+        members = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == leader:
+                    members.append(process)
+            except (ProcessLookupError, PermissionError, psutil.Error):
+                continue
+        if not members:
+            return
+        end(members)

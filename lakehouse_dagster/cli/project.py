@@ -46,6 +46,7 @@ def load_project(module: str | None, lakehouse_name: str | None = None) -> Loade
             found.update((id(lake), lake) for lake in _lakehouses(importlib.import_module(name)))
     wanted = [lake for lake in found.values() if lakehouse_name in (None, lake.lakehouse.name)]
     if len(wanted) == 1:
+        _warn_of_another_database(wanted[0])
         return wanted[0]
     where = "The definitions of " + ", ".join(map(repr, names))
     there = ", ".join(sorted(lake.lakehouse.name for lake in found.values()))
@@ -64,6 +65,16 @@ def load_project(module: str | None, lakehouse_name: str | None = None) -> Loade
         + ("." if lakehouse_name is None else f", none named {lakehouse_name!r}."),
         remedy="Choose one with --lakehouse.",
     )
+
+
+def _warn_of_another_database(lake: LoadedLakehouse) -> None:
+    """Without DAGSTER_HOME a command may look into another database than Dagster does."""
+    if lake.lakehouse.system_database.url is None and not os.environ.get("DAGSTER_HOME"):
+        click.echo(
+            "DAGSTER_HOME is not set, so jobs are looked up in ~/.local/share/lakehouse: if your "
+            "Dagster runs with a DAGSTER_HOME, set it here too.",
+            err=True,
+        )
 
 
 @contextmanager

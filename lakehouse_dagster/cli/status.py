@@ -76,7 +76,7 @@ def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
             str(job.incarnation or ""),
             str(job.restarts),
             _ago(job.last_checkpoint_age_seconds),
-            Text(job.last_error or job.reason),
+            Text(_why(job)),
         )
     console.print(view)
     console.print()
@@ -90,6 +90,12 @@ def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
             Text(table.problem or ""),
         )
     console.print(view)
+
+
+def _why(job: JobStatus) -> str:
+    """The present reason, and the last error where the job is down because of it."""
+    down = job.observed in ("ABSENT", "FAILED", "LOST") and job.desired == "RUNNING"
+    return f"{job.reason}: {job.last_error}" if down and job.last_error else job.reason
 
 
 def _ago(seconds: float | None) -> str:

@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, LeaseLostError
+from lakehouse_dagster.errors import (
+    JobNotFoundError,
+    LakehouseError,
+    LeaseHeldError,
+    LeaseLostError,
+)
 from lakehouse_dagster.streaming.observe import Verb
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob, Runtime
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
@@ -56,11 +61,11 @@ def apply(
 ) -> tuple[Applied, ...]:
     """Do each (job name, verb) with bounded concurrency; one failure leaves the others alone.
 
+    A name that is not declared (any more) is such a failure.
+
     On KeyboardInterrupt, or Dagster's interruption, every worker is told to stop at its next wait,
     cleans up what it started and releases its lease before this returns.
     """
-    for name, _ in work:
-        runtime.job(name)
     cancelled = threading.Event()
 
     def sleep(seconds: float) -> None:
@@ -84,8 +89,12 @@ def _one(
     runtime: Runtime, name: str, job_verb: JobVerb, holder: str, log: logging.Logger
 ) -> Applied:
     try:
+        runtime.job(name)
         with runtime.hold(name, holder) as held:
             outcome = job_verb(held, log)
+    except JobNotFoundError as error:
+        log.error("%s", error)
+        return Applied(name, None, error)
     except LakehouseError as error:
         # Someone else acts on the job: what is said of it is theirs to say.
         if not isinstance(error, LeaseHeldError | LeaseLostError):

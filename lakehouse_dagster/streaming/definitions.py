@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from lakehouse_dagster.errors import JobNotFoundError
 from lakehouse_dagster.streaming.apply import Applied, apply, verb
 from lakehouse_dagster.streaming.assets import CANCELLABLE, health_check_keys
 from lakehouse_dagster.streaming.events import (
@@ -29,6 +31,7 @@ from lakehouse_dagster.streaming.supervise import (
     claim,
     look,
 )
+from lakehouse_dagster.system_db import DesiredState, JobRecord
 
 
 class ChosenJobs(dg.Config):
@@ -73,10 +76,12 @@ def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
 
     @dg.op(name=f"{prefix}_stop", tags=CANCELLABLE)
     def stop(context: dg.OpExecutionContext, config: ChosenJobs) -> None:
+        _require_declared(runtime, config.jobs)
         _do(runtime, context, [(name, verb("stop")) for name in config.jobs])
 
     @dg.op(name=f"{prefix}_cancel", tags=CANCELLABLE)
     def cancel(context: dg.OpExecutionContext, config: ChosenJobs) -> None:
+        _require_declared(runtime, config.jobs)
         _do(runtime, context, [(name, verb("cancel")) for name in config.jobs])
 
     @dg.op(name=f"{prefix}_restart", tags=CANCELLABLE)
@@ -202,12 +207,25 @@ def _changes(
                 "passed" if passed else "failed",
                 "waits" if waits_for_a_person(record, now, runtime.policy) else "acts",
                 hashlib.sha256((record.last_error or "").encode()).hexdigest()[:8],
+                _since_someone_acted(record, now),
             )
         )
         reported[observation.name] = state
         if seen.cursor.health.get(observation.name) != state:
             evaluations += check_evaluations(keys, observation, record, now, runtime.policy)
     return evaluations, reported
+
+
+def _since_someone_acted(record: JobRecord, now: datetime) -> str:
+    """Changes a few times in the minutes after a run or command acted on the job.
+
+    A run that materialises a table also evaluates its checks, and Dagster shows that result as "not
+    evaluated" from the next progress event on; ours, which is tied to no event, must come after it.
+    """
+    if record.desired is DesiredState.UNMANAGED:
+        return "nobody"
+    age_seconds = (now - record.updated_at).total_seconds()
+    return f"{record.updated_at:%Y%m%dT%H%M%S}+{min(int(age_seconds // 30), 6)}"
 
 
 def _request(op_name: str, run_key: str, actions: Sequence[Action]) -> dg.RunRequest:
@@ -237,10 +255,18 @@ def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
     return job
 
 
+def _require_declared(runtime: Runtime, names: Sequence[str]) -> None:
+    """Refuse a name that is no job's before anything is done to the others."""
+    for name in names:
+        try:
+            runtime.job(name)
+        except JobNotFoundError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+
+
 def _forget_attempts(runtime: Runtime, names: Sequence[str]) -> None:
     """A person acts: the job no longer waits for one."""
-    for name in names:
-        runtime.job(name)
+    _require_declared(runtime, names)
     for name in names:
         runtime.memory.reset_attempts(name)
 

@@ -295,7 +295,9 @@ def _checkpoints(
             checkpoint_path=newest.external_path,
             checkpoint_at=newest.completed_at,
         )
-        runtime.memory.reset_attempts(incarnation.job_name)
+        record = runtime.memory.ensure(incarnation.job_name)
+        if record.attempts:
+            runtime.memory.reset_attempts(incarnation.job_name)
     # A start from a restore point counts as one restored checkpoint; it is no restart.
     restarts = max(0, statistics.restored_count - (1 if incarnation.restored_from else 0))
     if restarts != incarnation.restarts:

@@ -446,7 +446,7 @@ def test_a_job_that_a_run_acts_on_is_left_to_it(running: Running) -> None:
 def test_health_is_told_only_when_it_changes(running: Running) -> None:
     job_id = running.started("ods_a")
     running.overview.jobs = [overview_entry(job_id)]
-    first = evaluations(running.tick())
+    first = evaluations(running.tick(after=timedelta(minutes=5)))
     assert first == {
         "ods/a": (True, "Should be RUNNING, is RUNNING: all tasks run."),
         "dwd/b": (True, "Nobody has started or adopted this job yet."),
@@ -460,6 +460,15 @@ def test_health_is_told_only_when_it_changes(running: Running) -> None:
     assert evaluations(running.tick(after=timedelta(seconds=15))) == {}
     running.memory.set_error("ods_a", "no more slots")
     assert list(evaluations(running.tick(after=timedelta(seconds=15)))) == ["ods/a"]
+
+
+def test_health_is_told_again_in_the_minutes_after_someone_acted(running: Running) -> None:
+    """A run's own check result counts as "not evaluated" from the next progress event on."""
+    running.overview.jobs = [overview_entry(running.started("ods_a"))]
+    running.tick(after=timedelta(minutes=5))
+    running.memory.reset_attempts("ods_a")  # as whoever materialises does
+    told = [evaluations(running.tick(after=timedelta(seconds=30))) for _ in range(12)]
+    assert [list(tick) for tick in told] == [["ods/a"]] * 6 + [[]] * 6
 
 
 def test_the_cursor_stays_small(tmp_path: Path, overview: Overview) -> None:
