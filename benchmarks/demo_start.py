@@ -39,8 +39,8 @@ def _first_event(folder: Path) -> float:
     command = [sys.executable, "-m", "lakehouse_dagster.cli", "demo", "--folder", str(folder)]
     demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        log = folder / "dagster" / "history" / "runs" / "index.db"
-        while not log.exists():
+        started = folder / "dagster.json"
+        while not started.exists():
             _not_too_late(begun, demo)
             time.sleep(0.2)
         os.environ["DAGSTER_HOME"] = str(folder / "dagster")

@@ -57,6 +57,7 @@ class DagsterProcess:
                 f"{command[0]} is missing.",
                 remedy="Install the demo's packages: pip install 'lakehouse-dagster[demo]'.",
             )
+        self._make_instance()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -70,6 +71,16 @@ class DagsterProcess:
         write_atomically(
             self._record, json.dumps({"pid": record.pid, "started_at": record.started_at_seconds})
         )
+
+    def _make_instance(self) -> None:
+        """Make the instance's databases before several processes do it at once.
+
+        Two that create them at the same moment leave an instance that nobody can open any more.
+        """
+        import dagster as dg
+
+        with dg.DagsterInstance.from_config(str(self.home)):
+            return
 
     def ended(self) -> bool:
         """Whether it ended by itself, which it should not."""
