@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError
 from lakehouse_dagster.paimon import CatalogReader, Snapshot, SnapshotChanges, TableReader
+from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.spec import ProgressPolicy
 
 SNAPSHOTS_LOOKED_INTO = 50
@@ -30,20 +31,10 @@ class TableCursor(BaseModel):
     reported_at: datetime
 
 
-class ProgressCursor(BaseModel):
+class ProgressCursor(Cursor):
     """What was reported so far; small, and when lost only repeats events."""
 
-    tables: dict[str, TableCursor] = {}
-
-    @classmethod
-    def parse(cls, text: str | None) -> ProgressCursor:
-        """Read a stored cursor; one that is damaged or of another version counts as none."""
-        if not text:
-            return cls()
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError:
-            return cls()
+    tables: dict[str, TableCursor] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pydantic import BaseModel, ValidationError
+from pydantic import Field
 
 from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError, NotFoundError
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
+from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.observe import (
     Observation,
     ObservedState,
@@ -33,23 +34,13 @@ from lakehouse_dagster.system_db import (
 )
 
 
-class SupervisorCursor(BaseModel):
+class SupervisorCursor(Cursor):
     """What one look leaves to the next: small, and worthless when lost."""
 
-    missing_since: dict[str, datetime] = {}
+    missing_since: dict[str, datetime] = Field(default_factory=dict)
     rotation: int = 0
-    health: dict[str, str] = {}
+    health: dict[str, str] = Field(default_factory=dict)
     """The state last reported of each job, so that only changes are reported."""
-
-    @classmethod
-    def parse(cls, text: str | None) -> SupervisorCursor:
-        """Read a stored cursor; one that is damaged or of another version counts as none."""
-        if not text:
-            return cls()
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError:
-            return cls()
 
 
 @dataclass(frozen=True)

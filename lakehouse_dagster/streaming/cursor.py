@@ -1,0 +1,23 @@
+"""What a sensor leaves to its next tick, stored by Dagster as text."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+C = TypeVar("C", bound="Cursor")
+
+
+class Cursor(BaseModel):
+    """A small cursor whose loss does no harm."""
+
+    @classmethod
+    def parse(cls: type[C], text: str | None) -> C:
+        """Read a stored cursor; one that is damaged or of another version counts as none."""
+        if not text:
+            return cls()
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return cls()
