@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 help:
 	@echo "make demo    a local Flink, live data and Dagster; Ctrl-C takes all down"
-	@echo "make test    all tests, on a real Flink"
+	@echo "make test    all tests, on real Flinks (2.0, then 1.20)"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make bench   what is measured (python -m benchmarks NAME for one)"
 	@echo "make setup   the virtual environment alone"
@@ -23,7 +23,7 @@ demo: setup
 	@$(BIN)/lakehouse demo
 
 test: setup
-	@$(BIN)/python -m lakehouse_dagster.local.fetch
+	@$(BIN)/python -m lakehouse_dagster.local.fetch flink-2.0 flink-1.20
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup

@@ -1,6 +1,6 @@
-"""The engines that the local stack can run: one Flink with the Paimon connector made for it.
+"""The engines that the local stack can run: each a Flink with the Paimon connector made for it.
 
-A second engine is one more entry in ``ENGINES``. Jars are pinned by SHA-256, because the Maven
+One more engine is one more entry in ``ENGINES``. Jars are pinned by SHA-256, because the Maven
 client only warns when a file is not the one it should be.
 """
 
@@ -84,6 +84,9 @@ _HADOOP = MavenJar(
     sha256="492b2a559f2a1dad3808b51d9a26a575dbb1202004c9f85f5059c520e0632127",
 )
 
+# Java 25 ends the JobManager: Hadoop's UserGroupInformation needs the removed security manager.
+_JAVA_VERSIONS = (17, 21)
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -110,9 +113,31 @@ ENGINES: dict[str, Engine] = {
                 ),
                 _HADOOP,
             ),
-            # Java 25 ends the JobManager: Hadoop's UserGroupInformation needs the removed
-            # security manager.
-            java_versions=(17, 21),
+            java_versions=_JAVA_VERSIONS,
+        ),
+        Engine(
+            name="flink-1.20",
+            flink_version="1.20.5",
+            paimon_version="1.3.1",
+            package=PythonPackage("apache-flink-libraries", "1.20.5"),
+            jars=(
+                MavenJar(
+                    group="org.apache.paimon",
+                    artifact="paimon-flink-1.20",
+                    version="1.3.1",
+                    sha256="a333b7a3df6143b782d129895f64575f0007912c4a2c85502d421b8198f42ce1",
+                ),
+                # 1.20.3 is the newest gateway that is on Maven; it runs beside 1.20.5.
+                MavenJar(
+                    group="org.apache.flink",
+                    artifact="flink-sql-gateway",
+                    version="1.20.3",
+                    sha256="f80e1c5b7a8a9e0bd57bbde5a56ca6731192acce8cfb1bce43e307a33a417c8f",
+                    class_path=ClassPath.SQL_GATEWAY,
+                ),
+                _HADOOP,
+            ),
+            java_versions=_JAVA_VERSIONS,
         ),
     )
 }

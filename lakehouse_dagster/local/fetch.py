@@ -1,6 +1,6 @@
 """Everything a local stack needs, in the cache: the engine, its jars and a Java.
 
-``python -m lakehouse_dagster.local.fetch [ENGINE]`` fetches it ahead of time.
+``python -m lakehouse_dagster.local.fetch [ENGINE…]`` fetches it ahead of time.
 """
 
 from __future__ import annotations
@@ -195,18 +195,18 @@ def _ensure_java(engine: Engine, cache: _Cache, progress: Progress) -> Java:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetch the engine named by the first argument (the default one without)."""
+    """Fetch the engines named by the arguments (the default one without)."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    name = arguments[0] if arguments else DEFAULT_ENGINE
     try:
-        installed = prefetch(name, progress_to())
+        for engine in [engine_named(name) for name in arguments or [DEFAULT_ENGINE]]:
+            installed = prefetch(engine.name, progress_to())
+            sys.stdout.write(
+                f"{engine.name}: Flink {engine.flink_version}, Paimon {engine.paimon_version}, "
+                f"Java {installed.java.version} are ready\n"
+            )
     except LakehouseError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(
-        f"{name}: Flink {installed.engine.flink_version}, Paimon "
-        f"{installed.engine.paimon_version}, Java {installed.java.version} are ready\n"
-    )
     return 0
 
 

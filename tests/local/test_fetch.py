@@ -126,8 +126,20 @@ def test_the_command_tells_what_is_ready(
     captured = capsys.readouterr()
     assert captured.out == "tiny: Flink 1.0, Paimon 1.0, Java 17 are ready\n"
     assert "fetching tiny-engine==1.0: done" in captured.err
-    assert fetch.main(["nope"]) == 1
-    assert capsys.readouterr().err.startswith("There is no engine 'nope'; known engines: ")
+
+
+def test_the_command_takes_several_engines_and_knows_all_before_it_fetches_one(
+    home: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAKEHOUSE_HOME", str(home))
+    assert fetch.main(["tiny", "nope"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("There is no engine 'nope'; known engines: ")
+    assert not home.exists()
+    assert fetch.main(["tiny", "tiny"]) == 0
+    line = "tiny: Flink 1.0, Paimon 1.0, Java 17 are ready\n"
+    assert capsys.readouterr().out == line + line
 
 
 def test_an_unknown_engine_fetches_nothing(home: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_folder_without_a_stack_has_nothing_running_and_is_left_alone(tmp_path
 
 
 def test_an_unknown_engine_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"known engines: flink-2\.0"):
+    with pytest.raises(ConfigurationError, match=r"known engines: flink-1\.20, flink-2\.0"):
         LocalStack(tmp_path, "flink-9")
 
 

@@ -43,7 +43,7 @@ def test_status_is_one_json_document(tmp_path: Path) -> None:
 def test_an_unknown_engine_is_wrong_usage() -> None:
     result = _run("up", "--engine", "flink-9")
     assert result.exit_code == 2
-    assert "There is no engine 'flink-9'; known engines: flink-2.0." in result.stderr
+    assert "There is no engine 'flink-9'; known engines: flink-1.20, flink-2.0." in result.stderr
 
 
 def test_a_failure_is_told_on_stderr_and_exits_1(tmp_path: Path) -> None:
