@@ -9,6 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import engines
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that are marked ``every_engine`` run on all engines, others on the default one."""
+    engines.parametrize(metafunc)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own grouping
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One engine after the other."""
+    engines.select_and_order(config, items)
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
@@ -25,21 +38,31 @@ def pytest_runtest_makereport(
 
 @dataclass(frozen=True)
 class RunningFlink:
-    """Where the shared cluster of this test session is."""
+    """Where the shared cluster of an engine is; ``engine`` is a name in ``local.engines``."""
 
     rest_url: str
     sql_gateway_url: str
     folder: Path
+    engine: str
 
 
 @pytest.fixture(scope="session")
-def flink_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFlink]:
+def flink_engine(request: pytest.FixtureRequest) -> str:
+    """The engine that a test runs on; see ``tests/support/engines.py``."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def flink_stack(
+    flink_engine: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningFlink]:
     """A real JobManager, TaskManager and SQL Gateway, or the one that the environment names."""
     rest_url = os.environ.get("LAKEHOUSE_TEST_REST_URL")
     gateway_url = os.environ.get("LAKEHOUSE_TEST_GATEWAY_URL")
     folder = tmp_path_factory.mktemp("flink")
     if rest_url and gateway_url:
-        yield RunningFlink(rest_url, gateway_url, folder)
+        yield RunningFlink(rest_url, gateway_url, folder, flink_engine)
         return
     from lakehouse_dagster.local.stack import LocalStack
 
@@ -48,10 +71,12 @@ def flink_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFli
         "web.refresh-interval": "100ms",
         "rest.cache.checkpoint-statistics.timeout": "100ms",
     }
-    stack = LocalStack(folder, slots=16, task_manager_memory_mib=1400, extra_config=quick)
+    stack = LocalStack(
+        folder, flink_engine, slots=16, task_manager_memory_mib=1400, extra_config=quick
+    )
     status = stack.up()
     try:
-        yield RunningFlink(status.rest_url, status.sql_gateway_url, folder)
+        yield RunningFlink(status.rest_url, status.sql_gateway_url, folder, flink_engine)
     finally:
         stack.down()
 

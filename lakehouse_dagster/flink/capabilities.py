@@ -23,7 +23,7 @@ class EngineCapabilities:
         create_catalog_if_not_exists: CREATE CATALOG takes IF NOT EXISTS (FLIP-436, Flink 1.20).
         operator_uids_by_session_option: Paimon's operator uid suffixes can be set as
             ``paimon.<catalog>.<database>.<table>.…`` options of a session instead of in the
-            statement (run on Flink 2.0.2 with Paimon 2.0.0 only).
+            statement (run with Paimon 1.3.1 on Flink 1.20.5 and with Paimon 2.0.0 on 2.0.2).
     """
 
     flink_version: str
@@ -74,5 +74,5 @@ def capabilities_of_version(flink_version: str) -> EngineCapabilities:
         flink_version=flink_version,
         job_id_chosen_beforehand=True,
         create_catalog_if_not_exists=True,
-        operator_uids_by_session_option=version >= (2, 0),
+        operator_uids_by_session_option=True,
     )

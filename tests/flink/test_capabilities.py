@@ -17,7 +17,7 @@ def test_the_two_tested_engines() -> None:
     assert newer.job_id_chosen_beforehand
     assert older.job_id_chosen_beforehand
     assert newer.operator_uids_by_session_option
-    assert not older.operator_uids_by_session_option
+    assert older.operator_uids_by_session_option
 
 
 @pytest.mark.parametrize("version", ["1.19.3", "1.9.0", "", "unknown"])

@@ -21,7 +21,7 @@ from lakehouse_dagster.flink import (
 )
 from tests.conftest import RunningFlink
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 DATUM = "Ann O'Hara 4711"
 FAIL_AT_ONCE = {"execution.runtime-mode": "batch", "restart-strategy.type": "none"}

@@ -23,7 +23,7 @@ from lakehouse_dagster.flink import (
 )
 from tests.conftest import RunningFlink
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 _T = TypeVar("_T")
 

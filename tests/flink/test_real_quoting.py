@@ -20,7 +20,7 @@ from lakehouse_dagster.flink import (
 from tests.conftest import RunningFlink
 from tests.flink.hostile import PIECES
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 TEXTS = (
     *PIECES,

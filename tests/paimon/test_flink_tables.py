@@ -15,7 +15,7 @@ from lakehouse_dagster.flink.sql_gateway import Session
 from lakehouse_dagster.paimon import CatalogReader, PaimonCatalog, Snapshot, TableReader
 from tests.conftest import RunningFlink
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 BATCH = {"execution.runtime-mode": "batch", "table.dml-sync": "true"}
 STREAMING = {"execution.runtime-mode": "streaming", "execution.checkpointing.interval": "1s"}

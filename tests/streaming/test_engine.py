@@ -11,7 +11,7 @@ from tests.streaming import making
 from tests.streaming.overview_server import overview_server
 
 OLD = {
-    "flink-version": "1.20.5",
+    "flink-version": "1.19.3",
     "taskmanagers": 1,
     "slots-total": 1,
     "slots-available": 1,
@@ -22,7 +22,7 @@ OLD = {
 }
 
 
-def test_a_job_is_not_started_on_an_engine_that_was_never_tried(tmp_path: Path) -> None:
+def test_a_job_is_not_started_on_an_engine_that_is_too_old(tmp_path: Path) -> None:
     scripts = {
         "orders": making.source("src")
         + making.table("ods.orders")
@@ -33,6 +33,6 @@ def test_a_job_is_not_started_on_an_engine_that_was_never_tried(tmp_path: Path) 
         lake = making.load(tmp_path, scripts, rest_url=overview.rest_url)
         (applied,) = apply(lake.runtime, [("orders", verb("start"))], holder="test")
     assert isinstance(applied.error, UnsupportedByEngineError)
-    assert "Flink 1.20.5" in str(applied.error)
+    assert "Flink 1.19.3" in str(applied.error)
     assert overview.requests == ["/overview"]
     assert lake.runtime.memory.latest("orders") is None

@@ -21,7 +21,7 @@ from tests.support.history import job_manager_history
 from tests.support.laboratory import Laboratory, until
 from tests.support.processes import Actor
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.every_engine]
 
 QUICK_TO_NOTICE = {
     "heartbeat.interval": "1s",
@@ -34,10 +34,13 @@ QUICK_TO_NOTICE = {
 
 
 @pytest.fixture(scope="module")
-def chaos_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def chaos_stack(
+    flink_engine: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalStack]:
     """A small Flink whose processes are killed; every test finds it whole."""
     stack = LocalStack(
         tmp_path_factory.mktemp("chaos"),
+        flink_engine,
         slots=3,
         task_manager_memory_mib=768,
         checkpoint_interval_seconds=1,

@@ -40,7 +40,7 @@ from tests.support.laboratory import IMPATIENT, TABLE, Laboratory, until
 
 __all__ = ["gateway_proxy", "lab", "rest_proxy"]
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 
 def test_a_job_is_started_once_and_adopted_by_whoever_starts_it_again(lab: Laboratory) -> None:

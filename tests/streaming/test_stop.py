@@ -24,7 +24,7 @@ from tests.support.laboratory import Laboratory
 
 __all__ = ["lab", "rest_proxy"]
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 STOP = "/jobs/[0-9a-f]+/stop$"
 

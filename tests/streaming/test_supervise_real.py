@@ -26,7 +26,7 @@ from tests.support.processes import Actor
 
 __all__ = ["gateway_proxy", "lab"]
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 
 def _observed(seen: Look) -> ObservedState:
