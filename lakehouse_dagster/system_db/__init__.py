@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lakehouse_dagster.system_db.clock import Clock, utc_now
     from lakehouse_dagster.system_db.database import SystemDatabase
     from lakehouse_dagster.system_db.engine import Database
+    from lakehouse_dagster.system_db.incarnations import IncarnationChanges
     from lakehouse_dagster.system_db.jobs import Jobs
     from lakehouse_dagster.system_db.leases import Leases
     from lakehouse_dagster.system_db.records import (
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
         Incarnation,
         IncarnationState,
         JobRecord,
+        JobsState,
         Lease,
+        Origin,
+        ScriptVersion,
         flink_job_id,
     )
 
@@ -29,11 +33,15 @@ _HOMES = {
     "Database": "engine",
     "DesiredState": "records",
     "Incarnation": "records",
+    "IncarnationChanges": "incarnations",
     "IncarnationState": "records",
     "JobRecord": "records",
     "Jobs": "jobs",
+    "JobsState": "records",
     "Lease": "records",
     "Leases": "leases",
+    "Origin": "records",
+    "ScriptVersion": "records",
     "SystemDatabase": "database",
     "flink_job_id": "records",
     "utc_now": "clock",
@@ -44,11 +52,15 @@ __all__ = [
     "Database",
     "DesiredState",
     "Incarnation",
+    "IncarnationChanges",
     "IncarnationState",
     "JobRecord",
     "Jobs",
+    "JobsState",
     "Lease",
     "Leases",
+    "Origin",
+    "ScriptVersion",
     "SystemDatabase",
     "flink_job_id",
     "utc_now",

@@ -1,29 +1,27 @@
-"""Streaming jobs and their incarnations, as the system database remembers them."""
+"""Streaming jobs, their incarnations and scripts, as the system database remembers them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection
 
-from lakehouse_dagster.errors import (
-    ConfigurationError,
-    IncarnationConflictError,
-    LeaseLostError,
-    SystemDatabaseError,
-)
-from lakehouse_dagster.system_db import schema
+from lakehouse_dagster.errors import ConfigurationError, IncarnationConflictError
+from lakehouse_dagster.system_db import incarnations, job_rows, script_versions
 from lakehouse_dagster.system_db.clock import Clock, utc_now
 from lakehouse_dagster.system_db.engine import Database
+from lakehouse_dagster.system_db.incarnations import IncarnationChanges
 from lakehouse_dagster.system_db.records import (
     DesiredState,
     Incarnation,
     IncarnationState,
     JobRecord,
+    JobsState,
+    Origin,
+    ScriptVersion,
     flink_job_id,
 )
 
@@ -37,40 +35,17 @@ __all__ = [
     "IncarnationState",
     "JobRecord",
     "Jobs",
+    "JobsState",
+    "Origin",
+    "ScriptVersion",
     "flink_job_id",
 ]
 
-_jobs = schema.jobs
-_incarnations = schema.incarnations
-_incarnation_columns = [_incarnations.c[field.name] for field in fields(Incarnation)]
-
-
-class IncarnationChanges(TypedDict, total=False):
-    """The fields of an incarnation that change after it was recorded."""
-
-    state: IncarnationState
-    session_handle: str | None
-    operation_handle: str | None
-    restored_from: str | None
-    submitted_at: datetime | None
-    running_at: datetime | None
-    ended_at: datetime | None
-    stop_trigger_id: str | None
-    savepoint_path: str | None
-    checkpoint_path: str | None
-    checkpoint_id: int | None
-    checkpoint_at: datetime | None
-    restarts: int
-    restarts_before_window: int
-    restart_window_at: datetime | None
-    end_reason: str | None
-
-
-_CHANGEABLE = frozenset(IncarnationChanges.__annotations__)
-
 
 class Jobs:
-    """The jobs of one lakehouse.
+    """The jobs of one lakehouse: the one door to what is remembered of them.
+
+    Every method is one transaction.
 
     Args:
         db: the open system database.
@@ -94,28 +69,45 @@ class Jobs:
 
         Fencing numbers given to :meth:`record` and :meth:`update` must come from leases on it.
         """
-        return f"job/{self.lakehouse}/{name}"
+        return job_rows.lease_key(self.lakehouse, name)
 
-    # -- jobs -------------------------------------------------------------------------------------
+    # -- all jobs ---------------------------------------------------------------------------------
+
+    def state(self) -> JobsState:
+        """All jobs and their newest lives, as they are in the database now."""
+        with self._db.read() as connection:
+            return JobsState(
+                records={
+                    job.name: job for job in job_rows.of_lakehouse(connection, self.lakehouse)
+                },
+                latest=incarnations.newest(connection, self.lakehouse),
+            )
+
+    def all(self) -> tuple[JobRecord, ...]:
+        """All jobs that are remembered, by name."""
+        with self._db.read() as connection:
+            return job_rows.of_lakehouse(connection, self.lakehouse)
+
+    def ensure_all(self, names: Iterable[str]) -> None:
+        """Remember those jobs as UNMANAGED of which nothing is remembered yet."""
+        wanted = list(names)
+        known = {job.name for job in self.all()}
+        if all(name in known for name in wanted):
+            return
+        with self._write() as connection:
+            job_rows.insert_missing(connection, self.lakehouse, wanted, self._clock())
+
+    # -- one job ----------------------------------------------------------------------------------
 
     def get(self, name: str) -> JobRecord | None:
         """What is remembered of the job; ``None`` when nothing is."""
         with self._db.read() as connection:
-            row = self._job_row(connection, name)
-        return None if row is None else _job(row)
-
-    def all(self) -> tuple[JobRecord, ...]:
-        """All jobs that are remembered, by name."""
-        query = select(_jobs).where(_jobs.c.lakehouse == self.lakehouse).order_by(_jobs.c.name)
-        with self._db.read() as connection:
-            return tuple(_job(row) for row in connection.execute(query).mappings())
+            return job_rows.find(connection, self.lakehouse, name)
 
     def ensure(self, name: str) -> JobRecord:
         """What is remembered of the job; remembers it as UNMANAGED when nothing was."""
         known = self.get(name)
-        if known is not None:
-            return known
-        return self._change_job(name)
+        return self._change_job(name) if known is None else known
 
     def set_desired(self, name: str, desired: DesiredState) -> JobRecord:
         """Write down what the user wants of the job."""
@@ -131,57 +123,90 @@ class Jobs:
         Returns:
             How many attempts there were since the last reset, with this one.
         """
-        return self._change_job(
-            name, attempts=_jobs.c.attempts + 1, next_attempt_at=next_attempt_at
-        ).attempts
+        with self._write() as connection:
+            now = self._clock()
+            before = job_rows.change(connection, self.lakehouse, name, now, {})
+            values = {"attempts": before.attempts + 1, "next_attempt_at": next_attempt_at}
+            return job_rows.change(connection, self.lakehouse, name, now, values).attempts
 
     def reset_attempts(self, name: str) -> JobRecord:
         """Forget earlier attempts: the job reached its desired state, or a person has looked."""
-        return self._change_job(name, attempts=0, next_attempt_at=None)
+        return self._change_job(name, attempts=0, next_attempt_at=None, alerted_at=None)
 
     def set_error(self, name: str, text: str | None) -> JobRecord:
         """Write down why the last attempt failed (text already redacted), or that none did."""
         return self._change_job(name, last_error=text)
 
+    def set_operator_name(self, name: str, text: str | None) -> JobRecord:
+        """Write down the name that the job's operator ids are made from.
+
+        Args:
+            name: the job.
+            text: ``None`` for the job's own name, empty when the ids are not ours.
+        """
+        return self._change_job(name, operator_name=text)
+
+    def set_alerted(self, name: str, at: datetime | None) -> JobRecord:
+        """Write down when a person was asked to look at the job; ``None``: nobody needs to."""
+        return self._change_job(name, alerted_at=at)
+
+    def rename(self, old: str, new: str) -> JobRecord:
+        """Give all that is remembered of ``old`` to ``new``.
+
+        The operator ids stay as they were, so that the job's state fits. The caller holds the
+        leases on both.
+
+        Raises:
+            IncarnationConflictError: ``new`` has had lives of its own.
+            SystemDatabaseError: nothing is remembered of ``old``.
+        """
+        with self._write() as connection:
+            now = self._clock()
+            if old == new:
+                return job_rows.change(connection, self.lakehouse, new, now, {})
+            if incarnations.of_job(connection, self.lakehouse, new, limit=1):
+                raise IncarnationConflictError(
+                    f"The job {old} cannot be renamed to {new}: a job of that name has run.",
+                    remedy=f"Choose another name, or forget the job {new} first.",
+                )
+            job_rows.move(connection, self.lakehouse, old, new, now)
+            incarnations.move(connection, self.lakehouse, old, new)
+            script_versions.move(connection, self.lakehouse, old, new)
+            job_rows.remove(connection, self.lakehouse, old)
+            return job_rows.change(connection, self.lakehouse, new, now, {})
+
+    def forget(self, name: str) -> bool:
+        """Delete all that is remembered of the job, and say whether there was anything.
+
+        Its lease stays, so that a run of before is still fenced off.
+        """
+        with self._write() as connection:
+            script_versions.remove(connection, self.lakehouse, name)
+            incarnations.remove(connection, self.lakehouse, name)
+            return job_rows.remove(connection, self.lakehouse, name)
+
     # -- incarnations -----------------------------------------------------------------------------
 
     def incarnations(self, name: str) -> tuple[Incarnation, ...]:
         """All lives of the job, newest first."""
-        return self._select(_incarnations.c.job_name == name)
+        with self._db.read() as connection:
+            return incarnations.of_job(connection, self.lakehouse, name)
 
     def latest(self, name: str) -> Incarnation | None:
         """The newest life of the job; ``None`` when it never had one."""
-        found = self._select(_incarnations.c.job_name == name, limit=1)
+        with self._db.read() as connection:
+            found = incarnations.of_job(connection, self.lakehouse, name, limit=1)
         return found[0] if found else None
 
     def by_flink_job_id(self, job_id: str) -> Incarnation | None:
         """The incarnation that runs, or ran, under this id; ``None`` when it is not one of ours."""
-        found = self._select(_incarnations.c.flink_job_id == job_id, limit=1)
-        return found[0] if found else None
+        with self._db.read() as connection:
+            return incarnations.by_flink_job_id(connection, self.lakehouse, job_id)
 
     def all_latest(self) -> dict[str, Incarnation]:
         """The newest life of every job that had one, by the job's name, in one query."""
-        newest = (
-            select(_incarnations.c.job_name, func.max(_incarnations.c.number).label("number"))
-            .where(_incarnations.c.lakehouse == self.lakehouse)
-            .group_by(_incarnations.c.job_name)
-            .subquery()
-        )
-        query = (
-            select(*_incarnation_columns)
-            .join(
-                newest,
-                and_(
-                    _incarnations.c.job_name == newest.c.job_name,
-                    _incarnations.c.number == newest.c.number,
-                ),
-            )
-            .where(_incarnations.c.lakehouse == self.lakehouse)
-            .order_by(_incarnations.c.job_name)
-        )
         with self._db.read() as connection:
-            rows = connection.execute(query).mappings().all()
-        return {row["job_name"]: _incarnation(row) for row in rows}
+            return incarnations.newest(connection, self.lakehouse)
 
     def record(
         self,
@@ -193,6 +218,7 @@ class Jobs:
         restored_from: str | None,
         fencing: int,
         session_handle: str | None,
+        origin: Origin = Origin.SUBMITTED,
     ) -> Incarnation:
         """Write down the next life of the job, before it is submitted.
 
@@ -206,42 +232,33 @@ class Jobs:
             restored_from: path of the savepoint or checkpoint that it will start from.
             fencing: of the lease that the caller holds on the job.
             session_handle: the gateway session that only this submission uses.
+            origin: how it came to be.
 
         Raises:
             IncarnationConflictError: this number, or a higher one, is recorded already.
             LeaseLostError: someone with a later lease has acted on the job.
         """
-        now = self._clock()
-        with self._db.write() as connection:
-            self._insert_job_if_missing(connection, name)
-            self._fence(connection, name, fencing)
-            self._refuse_old_number(connection, name, number)
-            self._supersede(connection, name, number)
-            try:
-                connection.execute(
-                    _incarnations.insert().values(
-                        lakehouse=self.lakehouse,
-                        job_name=name,
-                        number=number,
-                        flink_job_id=flink_job_id,
-                        fingerprint=fingerprint,
-                        state=IncarnationState.RECORDED.value,
-                        restored_from=restored_from,
-                        fencing=fencing,
-                        session_handle=session_handle,
-                        recorded_at=now,
-                        restarts=0,
-                        restarts_before_window=0,
-                    )
-                )
-            except IntegrityError as error:
-                raise _number_taken(name, number, number) from error
-            connection.execute(
-                update(_jobs)
-                .where(self._this_job(name))
-                .values(fingerprint=fingerprint, updated_at=now)
+        with self._write() as connection:
+            now = self._clock()
+            job_rows.insert_missing(connection, self.lakehouse, [name], now)
+            job_rows.fence(connection, self.lakehouse, name, fencing)
+            life = incarnations.insert(
+                connection,
+                self.lakehouse,
+                {
+                    "job_name": name,
+                    "number": number,
+                    "flink_job_id": flink_job_id,
+                    "fingerprint": fingerprint,
+                    "restored_from": restored_from,
+                    "fencing": fencing,
+                    "session_handle": session_handle,
+                    "origin": Origin(origin).value,
+                    "recorded_at": now,
+                },
             )
-            return self._one(connection, name, number)
+            job_rows.change(connection, self.lakehouse, name, now, {"fingerprint": fingerprint})
+            return life
 
     def update(
         self,
@@ -265,172 +282,89 @@ class Jobs:
             IncarnationConflictError: a superseded incarnation would come to life again.
             SystemDatabaseError: no such incarnation is recorded.
         """
-        unknown = sorted(set(changes) - _CHANGEABLE)
-        if unknown:
-            raise TypeError(f"These fields of an incarnation cannot be changed: {unknown}")
-        values: dict[str, Any] = dict(changes)
-        if "state" in changes:
-            values["state"] = IncarnationState(changes["state"]).value
-        with self._db.write() as connection:
+        with self._write() as connection:
             if fencing is not None:
-                self._fence(connection, name, fencing)
-            before = self._one(connection, name, number)
-            _refuse_revival(before, values.get("state"))
-            if values:
-                connection.execute(
-                    update(_incarnations)
-                    .where(
-                        _incarnations.c.lakehouse == self.lakehouse,
-                        _incarnations.c.job_name == name,
-                        _incarnations.c.number == number,
-                    )
-                    .values(**values)
-                )
-            return self._one(connection, name, number)
+                job_rows.fence(connection, self.lakehouse, name, fencing)
+            before = incarnations.one(connection, self.lakehouse, name, number)
+            incarnations.change(connection, self.lakehouse, before, changes)
+            return incarnations.one(connection, self.lakehouse, name, number)
+
+    def update_many(
+        self, changes: Sequence[tuple[str, int, IncarnationChanges]]
+    ) -> tuple[Incarnation, ...]:
+        """Write down what was observed of many incarnations, in one transaction.
+
+        An observation that has been overtaken (the incarnation was superseded, or its job renamed
+        or forgotten meanwhile) is dropped without keeping the others from being written.
+
+        Args:
+            changes: of each incarnation the job's name, the number, and new values of fields.
+
+        Returns:
+            The incarnations that were written, in the order given.
+        """
+        if not changes:
+            return ()
+        written = []
+        with self._write() as connection:
+            for name, number, values in changes:
+                before = incarnations.find(connection, self.lakehouse, name, number)
+                if before is None:
+                    continue
+                try:
+                    incarnations.change(connection, self.lakehouse, before, values)
+                except IncarnationConflictError:
+                    continue
+                written.append(incarnations.one(connection, self.lakehouse, name, number))
+        return tuple(written)
+
+    # -- scripts and history ----------------------------------------------------------------------
+
+    def save_version(
+        self, name: str, fingerprint: str, definition: str | None, plan: str | None
+    ) -> ScriptVersion:
+        """Remember a version of the job's script; what was known of it before is not erased.
+
+        Args:
+            name: the job.
+            fingerprint: of the script.
+            definition: the streaming job as JSON; ``None`` when it would show a secret.
+            plan: Flink's execution plan as JSON; ``None`` when it is not known.
+        """
+        with self._write() as connection:
+            version = ScriptVersion(name, fingerprint, definition, plan, self._clock())
+            return script_versions.save(connection, self.lakehouse, version)
+
+    def version(self, name: str, fingerprint: str) -> ScriptVersion | None:
+        """The version of the job's script with this fingerprint; ``None`` when not remembered."""
+        with self._db.read() as connection:
+            return script_versions.find(connection, self.lakehouse, name, fingerprint)
+
+    def prune(self, keep_incarnations: int, older_than: datetime) -> int:
+        """Delete old lives that nothing depends on, and versions of scripts that none ran.
+
+        Never deleted: the newest life with state, lives that are not over, and lives whose restore
+        points were not deleted.
+
+        Args:
+            keep_incarnations: how many of each job's newest lives stay, at least 1.
+            older_than: lives that ended at or after this time stay.
+
+        Returns:
+            How many lives were deleted.
+        """
+        with self._write() as connection:
+            pruned = incarnations.prune(connection, self.lakehouse, keep_incarnations, older_than)
+            script_versions.remove_unused(connection, self.lakehouse, older_than)
+            return pruned
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _this_job(self, name: str) -> ColumnElement[bool]:
-        return and_(_jobs.c.lakehouse == self.lakehouse, _jobs.c.name == name)
-
-    def _job_row(self, connection: Connection, name: str) -> RowMapping | None:
-        return (
-            connection.execute(select(_jobs).where(self._this_job(name))).mappings().one_or_none()
-        )
-
-    def _insert_job_if_missing(self, connection: Connection, name: str) -> None:
-        if self._job_row(connection, name) is not None:
-            return
-        try:
-            with connection.begin_nested():
-                connection.execute(
-                    _jobs.insert().values(
-                        lakehouse=self.lakehouse,
-                        name=name,
-                        desired=DesiredState.UNMANAGED.value,
-                        attempts=0,
-                        fencing=0,
-                        updated_at=self._clock(),
-                    )
-                )
-        except IntegrityError:
-            # Another process was faster (not on SQLite, where we hold the write lock).
-            return
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self._db.write() as connection:
+            yield connection
 
     def _change_job(self, name: str, **values: Any) -> JobRecord:
-        with self._db.write() as connection:
-            self._insert_job_if_missing(connection, name)
-            if values:
-                connection.execute(
-                    update(_jobs)
-                    .where(self._this_job(name))
-                    .values(**values, updated_at=self._clock())
-                )
-            row = self._job_row(connection, name)
-        if row is None:
-            raise SystemDatabaseError(f"The job {name} vanished from the system database.")
-        return _job(row)
-
-    def _select(
-        self, condition: ColumnElement[bool], limit: int | None = None
-    ) -> tuple[Incarnation, ...]:
-        query = (
-            select(*_incarnation_columns)
-            .where(_incarnations.c.lakehouse == self.lakehouse, condition)
-            .order_by(_incarnations.c.number.desc())
-            .limit(limit)
-        )
-        with self._db.read() as connection:
-            return tuple(_incarnation(row) for row in connection.execute(query).mappings())
-
-    def _one(self, connection: Connection, name: str, number: int) -> Incarnation:
-        query = select(*_incarnation_columns).where(
-            _incarnations.c.lakehouse == self.lakehouse,
-            _incarnations.c.job_name == name,
-            _incarnations.c.number == number,
-        )
-        row = connection.execute(query).mappings().one_or_none()
-        if row is None:
-            raise SystemDatabaseError(f"No incarnation {number} of the job {name} is recorded.")
-        return _incarnation(row)
-
-    def _fence(self, connection: Connection, name: str, fencing: int) -> None:
-        """Refuse whoever holds an older lease than the last one that acted on the job."""
-        passed = connection.execute(
-            update(_jobs)
-            .where(self._this_job(name), _jobs.c.fencing <= fencing)
-            .values(fencing=fencing)
-        ).rowcount
-        if passed:
-            return
-        row = self._job_row(connection, name)
-        if row is None:
-            raise SystemDatabaseError(f"The job {name} is not in the system database.")
-        raise LeaseLostError(
-            f"Someone with a later lease ({row['fencing']}) has acted on the job {name}; ours is "
-            f"{fencing}. Nothing was changed.",
-            remedy="Look at the present state and start again.",
-        )
-
-    def _refuse_old_number(self, connection: Connection, name: str, number: int) -> None:
-        highest = connection.execute(
-            select(func.max(_incarnations.c.number)).where(
-                _incarnations.c.lakehouse == self.lakehouse, _incarnations.c.job_name == name
-            )
-        ).scalar()
-        if highest is not None and highest >= number:
-            raise _number_taken(name, number, highest)
-
-    def _supersede(self, connection: Connection, name: str, number: int) -> None:
-        # Not `ended_at`: whether it has ended is not known, only that it should have.
-        connection.execute(
-            update(_incarnations)
-            .where(
-                _incarnations.c.lakehouse == self.lakehouse,
-                _incarnations.c.job_name == name,
-                _incarnations.c.state.not_in(
-                    [state.value for state in IncarnationState if state.is_over]
-                ),
-            )
-            .values(
-                state=IncarnationState.SUPERSEDED.value,
-                end_reason=func.coalesce(
-                    _incarnations.c.end_reason, f"superseded by incarnation {number}"
-                ),
-            )
-        )
-
-
-def _number_taken(name: str, number: int, highest: int) -> IncarnationConflictError:
-    return IncarnationConflictError(
-        f"Incarnation {number} of the job {name} cannot be recorded: incarnation {highest} is "
-        "recorded already.",
-        remedy="Another run started the job; look at its state before starting it again.",
-    )
-
-
-def _refuse_revival(before: Incarnation, state: str | None) -> None:
-    stays = (None, IncarnationState.SUPERSEDED.value, IncarnationState.ENDED.value)
-    if before.state is IncarnationState.SUPERSEDED and state not in stays:
-        raise IncarnationConflictError(
-            f"Incarnation {before.number} of the job {before.job_name} was superseded and cannot "
-            f"become {state} again.",
-            remedy="Look at the job's latest incarnation.",
-        )
-
-
-def _job(row: RowMapping) -> JobRecord:
-    return JobRecord(
-        name=row["name"],
-        desired=DesiredState(row["desired"]),
-        fingerprint=row["fingerprint"],
-        attempts=row["attempts"],
-        next_attempt_at=row["next_attempt_at"],
-        last_error=row["last_error"],
-        updated_at=row["updated_at"],
-    )
-
-
-def _incarnation(row: Mapping[Any, Any]) -> Incarnation:
-    values = {field.name: row[field.name] for field in fields(Incarnation)}
-    return Incarnation(**{**values, "state": IncarnationState(values["state"])})
+        with self._write() as connection:
+            return job_rows.change(connection, self.lakehouse, name, self._clock(), values)

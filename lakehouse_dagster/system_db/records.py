@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -61,6 +62,15 @@ class IncarnationState(str, Enum):
         )
 
 
+class Origin(str, Enum):
+    """How an incarnation came to be."""
+
+    SUBMITTED = "submitted"
+    """We submitted it, under an id chosen beforehand."""
+    ADOPTED = "adopted"
+    """A person started it by hand, and asked us to look after it."""
+
+
 @dataclass(frozen=True)
 class Lease:
     """The right to act on one job or table, until it expires.
@@ -88,6 +98,16 @@ class JobRecord:
     next_attempt_at: datetime | None
     last_error: str | None
     updated_at: datetime
+    operator_name: str | None = None
+    """The name that operator ids and the commit user are made from; None: the job's own name;
+    empty: the ids are not ours (a job that was started by hand)."""
+    alerted_at: datetime | None = None
+    """When a person was asked to look at the job; None when nobody needs to."""
+
+    @property
+    def effective_operator_name(self) -> str:
+        """The name that operator ids are made from; empty when the ids are not ours."""
+        return self.name if self.operator_name is None else self.operator_name
 
 
 @dataclass(frozen=True)
@@ -119,3 +139,43 @@ class Incarnation:
     restart_window_at: datetime | None
     """When the window began in which recent restarts are counted."""
     end_reason: str | None
+    origin: Origin = Origin.SUBMITTED
+    savepoint_at: datetime | None = None
+    failed_checkpoints: int = 0
+    """How many checkpoints have failed, as Flink counts them."""
+    root_cause: str | None = None
+    """The last root cause that was seen, redacted."""
+    root_cause_at: datetime | None = None
+    read_positions: str | None = None
+    """How far the sources have read at the last checkpoint that was looked at, as JSON."""
+    read_moved_at: datetime | None = None
+    """When the read positions last advanced, or there was nothing to read."""
+    restore_points_deleted_at: datetime | None = None
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it left a savepoint or checkpoint that was not deleted."""
+        left = self.savepoint_path is not None or self.checkpoint_path is not None
+        return left and self.restore_points_deleted_at is None
+
+
+@dataclass(frozen=True)
+class ScriptVersion:
+    """One version of a job's script, as it was when an incarnation was recorded with it."""
+
+    job_name: str
+    fingerprint: str
+    definition: str | None
+    """The streaming job as JSON; None when the script holds a secret literally."""
+    plan: str | None
+    """Flink's execution plan as JSON."""
+    recorded_at: datetime
+
+
+@dataclass(frozen=True)
+class JobsState:
+    """Everything that supervision needs to know of a lakehouse's jobs, read at one moment."""
+
+    records: Mapping[str, JobRecord]
+    latest: Mapping[str, Incarnation]
+    """The newest life of every job that had one."""

@@ -81,6 +81,9 @@ jobs = Table(
     # The highest fencing number that anybody acted on the job with; lower ones are refused.
     Column("fencing", BigInteger, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
+    # NULL: the job's own name; empty: the operator ids are not ours.
+    Column("operator_name", Text, nullable=True),
+    Column("alerted_at", UtcDateTime, nullable=True),
 )
 
 incarnations = Table(
@@ -109,8 +112,36 @@ incarnations = Table(
     Column("restarts_before_window", Integer, nullable=False),
     Column("restart_window_at", UtcDateTime, nullable=True),
     Column("end_reason", Text, nullable=True),
+    Column("origin", String(16), nullable=False, server_default="submitted"),
+    Column("savepoint_at", UtcDateTime, nullable=True),
+    Column("failed_checkpoints", Integer, nullable=False, server_default="0"),
+    Column("root_cause", Text, nullable=True),
+    Column("root_cause_at", UtcDateTime, nullable=True),
+    Column("read_positions", Text, nullable=True),
+    Column("read_moved_at", UtcDateTime, nullable=True),
+    Column("restore_points_deleted_at", UtcDateTime, nullable=True),
     ForeignKeyConstraint(
         ["lakehouse", "job_name"], ["lakehouse_job.lakehouse", "lakehouse_job.name"]
     ),
     Index(None, "flink_job_id"),
+)
+
+script_versions = Table(
+    "lakehouse_script_version",
+    metadata,
+    Column("lakehouse", String(255), primary_key=True),
+    Column("job_name", String(255), primary_key=True),
+    Column("fingerprint", String(128), primary_key=True),
+    Column("definition", Text, nullable=True),
+    Column("plan", Text, nullable=True),
+    Column("recorded_at", UtcDateTime, nullable=False),
+)
+
+# One row a lakehouse. Triggers write another random token whenever any of its jobs or incarnations
+# is changed, by whatever program: who has seen the token has seen the rows.
+changes = Table(
+    "lakehouse_change",
+    metadata,
+    Column("lakehouse", String(255), primary_key=True),
+    Column("token", BigInteger, nullable=False),
 )

@@ -60,6 +60,8 @@ def test_all_our_tables_carry_our_name_so_that_dagsters_own_are_left_alone(
         "lakehouse_lease",
         "lakehouse_job",
         "lakehouse_incarnation",
+        "lakehouse_script_version",
+        "lakehouse_change",
     }
 
 
