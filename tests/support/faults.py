@@ -33,7 +33,12 @@ class Does(str, Enum):
     LOSE_REQUEST = "hang up without passing on"
     ANSWER_503 = "answer 503 as a proxy without a server behind it"
     ANSWER_ITSELF = "answer with the fault's own body"
+    DOUBLE = "pass on twice, as a proxy that tries again does, and answer with the second answer"
+    TRUNCATE_ANSWER = "pass on, then send half of the answer and hang up"
+    HANG = "neither pass on nor answer until the proxy is healed"
 
+
+_PASS_ON = (Does.PASS_ON, Does.LOSE_ANSWER, Does.DOUBLE, Does.TRUNCATE_ANSWER)
 
 STATEMENT = r"/v3/sessions/[^/]+/statements"
 """The path of a statement POST; the statement itself stands in the body."""
@@ -46,11 +51,17 @@ class Fault:
     """What happens to requests whose path and body match, ``times`` times."""
 
     method: str
+    """``*`` for any."""
     path: str
     does: Does
     body: str = ""
     times: int = 1
+    skip: int = 0
+    """So many requests that match pass before it begins."""
     delay_seconds: float = 0.0
+    """Before the request is passed on."""
+    answer_delay_seconds: float = 0.0
+    """After the endpoint has answered."""
     before: Callable[[], None] | None = None
     """Called before anything else, for example to kill a process at exactly this moment."""
     after: Callable[[], None] | None = None
@@ -60,7 +71,7 @@ class Fault:
     def matches(self, request: Seen) -> bool:
         return (
             self.times > 0
-            and request.method == self.method
+            and self.method in ("*", request.method)
             and re.search(self.path, request.path) is not None
             and re.search(self.body, request.body) is not None
         )
@@ -84,9 +95,13 @@ class FaultyProxy:
         self._host, self._port = str(address.hostname), int(address.port or 80)
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
+        self._healed = threading.Event()
         self.seen: list[Seen] = []
+        self.sessions: dict[str, list[str]] = {}
+        """The gateway sessions that were opened, with the operations submitted in each."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._server.block_on_close = False
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FaultyProxy:
@@ -106,6 +121,13 @@ class FaultyProxy:
         with self._lock:
             self._faults.append(fault)
 
+    def heal(self) -> None:
+        """Forget all faults; what hangs is hung up."""
+        with self._lock:
+            self._faults.clear()
+            self._healed.set()
+            self._healed = threading.Event()
+
     def requests(self, method: str, path: str = "", body: str = "") -> list[Seen]:
         """What was seen so far; a statement is found by what stands in its body."""
         with self._lock:
@@ -123,9 +145,13 @@ class FaultyProxy:
     def _fault_for(self, request: Seen) -> Fault:
         with self._lock:
             for fault in self._faults:
-                if fault.matches(request):
-                    fault.times -= 1
-                    return fault
+                if not fault.matches(request):
+                    continue
+                if fault.skip > 0:
+                    fault.skip -= 1
+                    continue
+                fault.times -= 1
+                return fault
         return Fault(request.method, "", Does.PASS_ON)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -137,23 +163,31 @@ class FaultyProxy:
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 request = Seen(self.command, self.path, body.decode())
-                fault = proxy._fault_for(request)
+                fault, healed = proxy._fault_for(request), proxy._healed
                 if fault.before is not None:
                     fault.before()
-                time.sleep(fault.delay_seconds)
+                # A broken proxy answers at once when it is healed, as a restarted one would.
+                if fault.delay_seconds:
+                    healed.wait(fault.delay_seconds)
                 does = fault.does
-                passes_on = does in (Does.PASS_ON, Does.LOSE_ANSWER)
+                passes_on = does in _PASS_ON
                 with proxy._lock:
                     proxy.seen.append(
                         Seen(request.method, request.path, request.body, passed_on=passes_on)
                     )
                 if passes_on:
                     try:
-                        status, content = proxy._forward(request, body)
+                        for _ in range(2 if does is Does.DOUBLE else 1):
+                            status, content = proxy._forward(request, body)
                     except OSError:
                         does = Does.LOSE_REQUEST  # there is no server behind us
+                if does is Does.HANG:
+                    healed.wait(120)
+                    does = Does.LOSE_REQUEST
                 if fault.after is not None:
                     fault.after()
+                if fault.answer_delay_seconds:
+                    healed.wait(fault.answer_delay_seconds)
                 if does in (Does.LOSE_ANSWER, Does.LOSE_REQUEST):
                     self.close_connection = True
                     return
@@ -161,11 +195,17 @@ class FaultyProxy:
                     status, content = 503, b"<html>Service Unavailable</html>"
                 elif does is Does.ANSWER_ITSELF:
                     status, content = 200, fault.answer
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    if does is Does.TRUNCATE_ANSWER:
+                        content = content[: len(content) // 2]
+                        self.close_connection = True
+                    self.wfile.write(content)
+                except OSError:
+                    self.close_connection = True  # whoever asked is dead or waits no longer
 
             do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
@@ -180,11 +220,25 @@ class FaultyProxy:
             headers = {"Content-Type": "application/json"} if body else {}
             connection.request(request.method, request.path, body or None, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            content = answer.read()
+            self._remember(request, content)
+            return answer.status, content
         except http.client.HTTPException as error:
             raise ConnectionError(str(error)) from error
         finally:
             connection.close()
+
+    def _remember(self, request: Seen, content: bytes) -> None:
+        """Note the handles of sessions and of the INSERTs in them, also when answers get lost."""
+        if request.method != "POST":
+            return
+        session = re.search(r'"sessionHandle":"([^"]+)"', content.decode(errors="replace"))
+        operation = re.search(r'"operationHandle":"([^"]+)"', content.decode(errors="replace"))
+        with self._lock:
+            if session is not None:
+                self.sessions[session[1]] = []
+            elif operation is not None and re.search(INSERT, request.body):
+                self.sessions.setdefault(request.path.split("/")[3], []).append(operation[1])
 
 
 def kill(stack: LocalStack, service: Service) -> None:

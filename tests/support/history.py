@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -68,9 +68,17 @@ def job_manager_history(log: Path) -> LogHistory:
 class JobWatcher:
     """Asks ``/jobs/overview`` in a thread while a ``with`` block runs."""
 
-    def __init__(self, cluster: FlinkCluster, name: str, *, every_seconds: float = 0.1) -> None:
+    def __init__(
+        self,
+        cluster: FlinkCluster,
+        name: str,
+        *,
+        every_seconds: float = 0.1,
+        foreign: Collection[str] = (),
+    ) -> None:
         self._cluster = cluster
         self._name = name
+        self._foreign = foreign
         self._every_seconds = every_seconds
         self._looked = threading.Event()
         self._done = threading.Event()
@@ -105,6 +113,10 @@ class JobWatcher:
             jobs = job_manager.jobs()
         except FlinkError:
             return  # killed just now; the log is the other witness
-        alive = [j.job_id for j in jobs if j.name == self._name and not j.status.is_terminal]
+        alive = [
+            j.job_id
+            for j in jobs
+            if j.name == self._name and not j.status.is_terminal and j.job_id not in self._foreign
+        ]
         self.most_at_once = max(self.most_at_once, len(alive))
         self.ids += [job_id for job_id in alive if job_id not in self.ids]

@@ -74,6 +74,8 @@ class Laboratory:
     sql_gateway_url: str
     lakehouse: str = field(default_factory=lambda: f"lab-{uuid4().hex[:8]}")
     job: str = field(default_factory=lambda: f"copy-{uuid4().hex[:8]}")
+    database: str = ""
+    """URL of the system database; a SQLite file in the folder unless told otherwise."""
 
     @property
     def identity(self) -> str:
@@ -92,6 +94,12 @@ class Laboratory:
     def opened(cls, settings: Mapping[str, str]) -> Laboratory:
         """The laboratory of another process, by what it was made of."""
         return cls(**{**settings, "folder": Path(settings["folder"])})  # type: ignore[arg-type]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What ``opened`` makes the same laboratory of."""
+        names = ("folder", "rest_url", "sql_gateway_url", "lakehouse", "job", "database")
+        return {name: str(getattr(self, name)) for name in names}
 
     # -- what is declared ---------------------------------------------------------------------
 
@@ -120,7 +128,9 @@ class Laboratory:
                 read_timeout_seconds=read_timeout_seconds,
             ),
             name=self.lakehouse,
-            system_database=SystemDatabase(f"sqlite:///{self.folder / 'lakehouse.db'}"),
+            system_database=SystemDatabase(
+                self.database or f"sqlite:///{self.folder / 'lakehouse.db'}"
+            ),
             supervision=policy,
         )
         loaded = lake.load(list(scripts) or self.script, start=start, base_folder=self.folder)

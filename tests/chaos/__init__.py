@@ -1,0 +1,1 @@
+"""The fault laboratory: seeded faults against real processes (``docs/chaos.md``)."""

@@ -1,0 +1,1 @@
+"""The scenarios: one module a row of the fault table."""
