@@ -2,8 +2,10 @@
 
 from lakehouse_dagster.flink.capabilities import EngineCapabilities, capabilities_of
 from lakehouse_dagster.flink.cluster import BasicAuth, BearerAuth, FlinkCluster
+from lakehouse_dagster.flink.execution_plan import ExecutionPlan, PlanNode, explain
 from lakehouse_dagster.flink.job_manager import JobManager
 from lakehouse_dagster.flink.operation import Operation
+from lakehouse_dagster.flink.plan_change import PlanChange, Verdict, compare
 from lakehouse_dagster.flink.quoting import (
     create_catalog,
     identifier,
@@ -41,6 +43,7 @@ __all__ = [
     "CheckpointStatistics",
     "ClusterOverview",
     "EngineCapabilities",
+    "ExecutionPlan",
     "FlinkCluster",
     "FlinkJobStatus",
     "JobConfiguration",
@@ -49,14 +52,19 @@ __all__ = [
     "JobSummary",
     "Operation",
     "OperationStatus",
+    "PlanChange",
+    "PlanNode",
     "RestorePoint",
     "RestorePointKind",
     "SavepointResult",
     "Session",
     "SqlGateway",
     "StatementResult",
+    "Verdict",
     "capabilities_of",
+    "compare",
     "create_catalog",
+    "explain",
     "identifier",
     "is_complete",
     "job_ids_with_checkpoints",

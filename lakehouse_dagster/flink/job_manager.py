@@ -16,6 +16,7 @@ from lakehouse_dagster.errors import (
     NotFoundError,
 )
 from lakehouse_dagster.flink.cluster import FlinkCluster
+from lakehouse_dagster.flink.execution_plan import ExecutionPlan, plan_of_running
 from lakehouse_dagster.flink.redaction import MASK, is_sensitive, root_cause
 from lakehouse_dagster.flink.rest_client import RestClient
 from lakehouse_dagster.flink.types import (
@@ -123,6 +124,14 @@ class JobManager:
             NotFoundError: the JobManager does not know the job.
         """
         return self._read(_job_path(job_id, "/config"), _job_configuration)
+
+    def execution_plan(self, job_id: str) -> ExecutionPlan:
+        """The operators of a job as it runs (``GET /jobs/:id/plan``).
+
+        Raises:
+            NotFoundError: the JobManager does not know the job.
+        """
+        return self._read(_job_path(job_id, "/plan"), plan_of_running)
 
     def stop_with_savepoint(
         self,
