@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 
 from lakehouse_dagster.errors import SystemDatabaseError
+from lakehouse_dagster.system_db.changes import StateCache
 from lakehouse_dagster.system_db.database import masked_url
+from lakehouse_dagster.system_db.postgres import DRIVER, PostgresBackend
+from lakehouse_dagster.system_db.sqlite import SqliteBackend
 
-_WRITES = {"lakehouse_writes": True}
+
+class Backend(Protocol):
+    """What differs between the kinds of databases."""
+
+    location: str
+    """Where it is, as a person may read it."""
+    engine: Engine
+    read_options: Mapping[str, Any]
+    """SQLAlchemy's execution options of a transaction that only reads."""
+    write_options: Mapping[str, Any]
+    """SQLAlchemy's execution options of a transaction that may write."""
+
+    def lock_migrations(self, connection: Connection) -> None:
+        """Wait until no other process migrates; held until the end of the transaction."""
+
+    def explain(self, error: DBAPIError) -> SystemDatabaseError:
+        """What the error means, and what to do about it."""
 
 
 class Database:
     """An open system database; use it from any thread, one transaction at a time in each.
 
     Args:
-        url: SQLAlchemy URL; for now ``sqlite:////absolute/path.db``.
+        url: SQLAlchemy URL, ``sqlite:////absolute/path.db`` or ``postgresql://…``.
         busy_timeout_seconds: how long a transaction waits for another process that is writing.
 
     Raises:
-        SystemDatabaseError: the URL is not usable, or the file's folder does not exist.
+        SystemDatabaseError: the URL is not usable, the file's folder does not exist, or the driver
+            is not installed.
     """
 
     def __init__(self, url: str, busy_timeout_seconds: float = 30.0) -> None:
-        parsed = _parse(url)
-        self.location = str(_sqlite_file(parsed, url))
         self.busy_timeout_seconds = busy_timeout_seconds
-        # Parameters can hold session handles and paths: they stay out of exceptions.
-        self.engine: Engine = create_engine(
-            parsed, hide_parameters=True, connect_args={"timeout": busy_timeout_seconds}
-        )
-        _prepare_sqlite(self.engine, busy_timeout_seconds)
+        self.backend = _backend(url, busy_timeout_seconds)
+        self.location = self.backend.location
+        self.engine = self.backend.engine
+        self._reading = self.engine.execution_options(**self.backend.read_options)
+        self._writing = self.engine.execution_options(**self.backend.write_options)
+        self._state_caches: dict[str, StateCache] = {}
+        _leave_connections_to_the_process_that_made_them(self.engine)
 
     def __repr__(self) -> str:
         return f"Database({self.location!r})"
@@ -51,7 +69,7 @@ class Database:
         Raises:
             SystemDatabaseError: the database cannot be read.
         """
-        with self._translated_errors(), self.engine.connect() as connection:
+        with self._translated_errors(), self._reading.connect() as connection:
             yield connection
 
     @contextmanager
@@ -59,16 +77,17 @@ class Database:
         """A transaction that may write: committed at the end, undone when anything is raised.
 
         On SQLite it begins IMMEDIATE, so what was read in it cannot be changed by another process
-        before it is committed.
+        before it is committed. On Postgres that holds for rows it has locked.
 
         Raises:
             SystemDatabaseError: the database cannot be written, or stayed locked too long.
         """
-        with (
-            self._translated_errors(),
-            self.engine.execution_options(**_WRITES).begin() as connection,
-        ):
+        with self._translated_errors(), self._writing.begin() as connection:
             yield connection
+
+    def state_cache(self, lakehouse: str) -> StateCache:
+        """What was last read of the lakehouse's jobs through this object, in whichever thread."""
+        return self._state_caches.setdefault(lakehouse, StateCache(lakehouse))
 
     def close(self) -> None:
         """Close all connections; the database can be used again afterwards."""
@@ -90,113 +109,54 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            raise _explained(error, self.location, self.busy_timeout_seconds) from error
+            raise self.backend.explain(error) from error
         except SQLAlchemyError as error:
             raise SystemDatabaseError(
                 f"The system database {self.location} refused a request: {error}"
             ) from error
 
 
-def _parse(url: str) -> URL:
+def _backend(url: str, busy_timeout_seconds: float) -> Backend:
+    parsed = _parse(url)
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        return SqliteBackend(url, busy_timeout_seconds)
+    if parsed.drivername in (DRIVER, "postgresql", "postgres"):
+        return PostgresBackend(url, busy_timeout_seconds)
     shown = masked_url(url)
+    if kind == "postgresql":
+        raise SystemDatabaseError(
+            f"The system database {shown} names a driver that is not supported.",
+            remedy="Write postgresql:// or postgresql+psycopg://.",
+        )
+    raise SystemDatabaseError(
+        f"The system database {shown} is of a kind that is not supported.", remedy=_FORMS
+    )
+
+
+_FORMS = "Write sqlite:////absolute/path/to/lakehouse.db or postgresql://user@host/database."
+
+
+def _parse(url: str) -> URL:
     try:
-        parsed = make_url(url)
+        return make_url(url)
     except (ArgumentError, ValueError):
         # The original error would show the URL with its password.
         raise SystemDatabaseError(
-            f"{shown!r} is not a database URL.",
-            remedy="Write sqlite:////absolute/path/to/lakehouse.db.",
+            f"{masked_url(url)!r} is not a database URL.", remedy=_FORMS
         ) from None
-    if parsed.get_backend_name() != "sqlite":
-        raise SystemDatabaseError(
-            f"The system database {shown} is of a kind that is not supported yet.",
-            remedy="Write sqlite:////absolute/path/to/lakehouse.db.",
-        )
-    return parsed
 
 
-def _sqlite_file(parsed: URL, url: str) -> Path:
-    name = (parsed.database or "").removeprefix("file:")
-    file = Path(name)
-    if not name or not file.is_absolute():
-        # A relative path would be another database in every working directory, and a database in
-        # memory another one in every process: two processes would start the same job twice.
-        raise SystemDatabaseError(
-            f"The system database {masked_url(url)} is not an absolute path.",
-            remedy="Write sqlite:////absolute/path/to/lakehouse.db (four slashes).",
-        )
-    if not file.parent.is_dir():
-        raise SystemDatabaseError(
-            f"The folder {file.parent} of the system database does not exist.",
-            remedy="Make the folder, or name another database.",
-        )
-    if file.is_dir():
-        raise SystemDatabaseError(
-            f"The system database {file} is a folder.", remedy="Name a file in it."
-        )
-    return file
-
-
-def _prepare_sqlite(engine: Engine, busy_timeout_seconds: float) -> None:
-    """Make SQLAlchemy leave transactions on SQLite to us.
-
-    The sqlite3 module would otherwise begin them itself, late and never IMMEDIATE (SQLAlchemy's
-    documentation, SQLite dialect, "Serializable isolation / Savepoints / Transactional DDL").
-    """
+def _leave_connections_to_the_process_that_made_them(engine: Engine) -> None:
+    """A forked process must not write into the sockets and files of its parent (SQLAlchemy's
+    documentation, "Using Connection Pools with Multiprocessing or os.fork()")."""
 
     @event.listens_for(engine, "connect")
-    def connected(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None
-        connection.execute("PRAGMA foreign_keys = ON")
-        _use_write_ahead_log(connection, busy_timeout_seconds)
+    def connected(_connection: Any, record: Any) -> None:
+        record.info["pid"] = os.getpid()
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("lakehouse_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _use_write_ahead_log(connection: Any, busy_timeout_seconds: float) -> None:
-    """Turn on the write-ahead log, which stays on in the file: readers then never wait for writers.
-
-    SQLite does not wait by itself when two processes switch at once, so this does.
-    """
-    deadline = time.monotonic() + busy_timeout_seconds
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-            if mode != "wal":
-                connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
-
-
-def _explained(
-    error: DBAPIError, location: str, busy_timeout_seconds: float
-) -> SystemDatabaseError:
-    cause = str(error.orig)
-    if "locked" in cause:
-        return SystemDatabaseError(
-            f"The system database {location} stayed locked for {busy_timeout_seconds:g} s.",
-            remedy="Find the process that holds it open for writing, and try again.",
-        )
-    if "readonly" in cause:
-        return SystemDatabaseError(
-            f"The system database {location} is read-only.",
-            remedy="Let this user write the file and its folder.",
-        )
-    if "not a database" in cause:
-        return SystemDatabaseError(
-            f"The file {location} is not a SQLite database.",
-            remedy="Name another file; this one was not touched.",
-        )
-    if "unable to open" in cause:
-        return SystemDatabaseError(
-            f"The system database {location} cannot be opened.",
-            remedy="Let this user read and write the file and its folder.",
-        )
-    return SystemDatabaseError(f"The system database {location} refused a request: {cause}")
+    @event.listens_for(engine, "checkout")
+    def checked_out(_connection: Any, record: Any, proxy: Any) -> None:
+        if record.info["pid"] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None
+            raise DisconnectionError("the connection belongs to the parent process")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, true, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from lakehouse_dagster.errors import IncarnationConflictError, SystemDatabaseError
@@ -165,6 +165,34 @@ def change(
         connection.execute(
             update(_table).where(_this(lakehouse, before.job_name, before.number)).values(values)
         )
+
+
+def change_many(
+    connection: Connection,
+    lakehouse: str,
+    changes: Sequence[tuple[str, int, IncarnationChanges]],
+) -> tuple[Incarnation, ...]:
+    """Write new values of fields of many incarnations, and give back those that were written.
+
+    Those that are not recorded, and superseded ones that would come to life again, are left alone.
+    """
+    these = tuple_(_table.c.job_name, _table.c.number).in_(
+        {(name, number) for name, number, _ in changes}
+    )
+    before = {(life.job_name, life.number): life for life in matching(connection, lakehouse, these)}
+    written = set()
+    for name, number, values in changes:
+        key = (name, number)
+        if key not in before:
+            continue
+        try:
+            change(connection, lakehouse, before[key], values)
+        except IncarnationConflictError:
+            continue
+        before[key] = replace(before[key], **values)
+        written.add(key)
+    now = matching(connection, lakehouse, these)
+    return tuple(life for life in now if (life.job_name, life.number) in written)
 
 
 def refuse_taken(connection: Connection, lakehouse: str, name: str, number: int) -> None:

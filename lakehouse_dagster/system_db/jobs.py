@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from lakehouse_dagster.errors import ConfigurationError, IncarnationConflictError
 from lakehouse_dagster.system_db import incarnations, job_rows, script_versions
+from lakehouse_dagster.system_db.changes import take_turn, token
 from lakehouse_dagster.system_db.clock import Clock, utc_now
 from lakehouse_dagster.system_db.engine import Database
 from lakehouse_dagster.system_db.incarnations import IncarnationChanges
@@ -74,14 +75,12 @@ class Jobs:
     # -- all jobs ---------------------------------------------------------------------------------
 
     def state(self) -> JobsState:
-        """All jobs and their newest lives, as they are in the database now."""
+        """All jobs and their newest lives, as they are in the database now.
+
+        Cheap when nothing has changed since it was last called on this open database.
+        """
         with self._db.read() as connection:
-            return JobsState(
-                records={
-                    job.name: job for job in job_rows.of_lakehouse(connection, self.lakehouse)
-                },
-                latest=incarnations.newest(connection, self.lakehouse),
-            )
+            return self._db.state_cache(self.lakehouse).read(connection)
 
     def all(self) -> tuple[JobRecord, ...]:
         """All jobs that are remembered, by name."""
@@ -301,22 +300,16 @@ class Jobs:
             changes: of each incarnation the job's name, the number, and new values of fields.
 
         Returns:
-            The incarnations that were written, in the order given.
+            The incarnations that were written, as they are now.
         """
         if not changes:
             return ()
-        written = []
         with self._write() as connection:
-            for name, number, values in changes:
-                before = incarnations.find(connection, self.lakehouse, name, number)
-                if before is None:
-                    continue
-                try:
-                    incarnations.change(connection, self.lakehouse, before, values)
-                except IncarnationConflictError:
-                    continue
-                written.append(incarnations.one(connection, self.lakehouse, name, number))
-        return tuple(written)
+            before = token(connection, self.lakehouse)
+            written = incarnations.change_many(connection, self.lakehouse, changes)
+            after = token(connection, self.lakehouse)
+        self._db.state_cache(self.lakehouse).advance(before, after, written)
+        return written
 
     # -- scripts and history ----------------------------------------------------------------------
 
@@ -363,6 +356,7 @@ class Jobs:
     @contextmanager
     def _write(self) -> Iterator[Connection]:
         with self._db.write() as connection:
+            take_turn(connection, self.lakehouse)
             yield connection
 
     def _change_job(self, name: str, **values: Any) -> JobRecord:

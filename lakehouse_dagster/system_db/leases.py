@@ -89,9 +89,10 @@ class Leases:
         Raises:
             LeaseLostError: it has expired, or someone else has taken over.
         """
-        now = self._clock()
-        expires_at = now + timedelta(seconds=lease.ttl_seconds)
         with self._db.write() as connection:
+            _lock(connection, lease.key)
+            now = self._clock()
+            expires_at = now + timedelta(seconds=lease.ttl_seconds)
             renewed = connection.execute(
                 update(_table)
                 .where(
@@ -155,6 +156,7 @@ class Leases:
         """Our new lease, or the row of whoever holds it."""
         with self._db.write() as connection:
             _insert_if_missing(connection, key)
+            _lock(connection, key)
             # Taken after the wait for the lock: the lease must not be older than it looks.
             now = self._clock()
             taken = connection.execute(
@@ -209,6 +211,11 @@ def _insert_if_missing(connection: Connection, key: str) -> None:
     except IntegrityError:
         # Another process was faster (not on SQLite, where we hold the write lock).
         return
+
+
+def _lock(connection: Connection, key: str) -> None:
+    """Wait for whoever is changing the lease (on SQLite, a writing transaction has waited)."""
+    connection.execute(select(_columns.key).where(_columns.key == key).with_for_update())
 
 
 def _row(connection: Connection, key: str) -> RowMapping | None:

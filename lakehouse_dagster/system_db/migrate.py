@@ -37,6 +37,7 @@ def migrate(database: Database) -> None:
         if _version(connection) == HEAD:
             return
     with _one_at_a_time, database.write() as connection:
+        database.backend.lock_migrations(connection)
         # Another process may have migrated while we waited for the lock.
         version = _version(connection)
         if version == HEAD:
