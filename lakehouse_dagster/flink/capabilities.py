@@ -1,4 +1,10 @@
-"""What the engine behind a cluster can do: asked once, and by name, never by version elsewhere."""
+"""What the engine behind a cluster can do: asked once, and by name, never by version elsewhere.
+
+Only what differs between engines has a name here. Run alike on Flink 1.20.5 with Paimon 1.3.1 and
+on 2.0.2 with 2.0.0: a job id chosen beforehand, operator uid suffixes and commit user prefix as
+session options, ``pipeline.global-job-parameters``, restart strategy, checkpoint and restore
+options by their new names, EXPLAIN JSON_EXECUTION_PLAN, a stop under a trigger id of ours.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +24,13 @@ class EngineCapabilities:
 
     Args:
         flink_version: as the JobManager gives it, such as ``2.0.2``.
-        job_id_chosen_beforehand: ``$internal.pipeline.job-id`` is honoured for a statement, and
-            the same id again is refused (run on Flink 1.20.5 and 2.0.2).
-        create_catalog_if_not_exists: CREATE CATALOG takes IF NOT EXISTS (FLIP-436, Flink 1.20).
-        operator_uids_by_session_option: Paimon's operator uid suffixes can be set as
-            ``paimon.<catalog>.<database>.<table>.…`` options of a session instead of in the
-            statement (run with Paimon 1.3.1 on Flink 1.20.5 and with Paimon 2.0.0 on 2.0.2).
+        warehouse_path_as_written: Paimon uses the path of a warehouse as it stands. Paimon 1.3
+            percent-encodes some characters and so makes a folder of another name, in which nobody
+            else looks (run on Paimon 1.3.1 with Flink 1.20.5; 2.0.0 with Flink 2.0.2 does not).
     """
 
     flink_version: str
-    job_id_chosen_beforehand: bool
-    create_catalog_if_not_exists: bool
-    operator_uids_by_session_option: bool
+    warehouse_path_as_written: bool
 
 
 _known: dict[FlinkCluster, EngineCapabilities] = {}
@@ -72,7 +73,5 @@ def capabilities_of_version(flink_version: str) -> EngineCapabilities:
         )
     return EngineCapabilities(
         flink_version=flink_version,
-        job_id_chosen_beforehand=True,
-        create_catalog_if_not_exists=True,
-        operator_uids_by_session_option=True,
+        warehouse_path_as_written=version >= (2, 0),
     )

@@ -18,17 +18,16 @@ from lakehouse_dagster.errors import (
     LeaseLostError,
     SqlExecutionError,
     StreamingJobError,
-    UnsupportedByEngineError,
 )
 from lakehouse_dagster.flink import (
     FlinkJobStatus,
     JobManager,
     Session,
     SqlGateway,
-    capabilities_of,
     job_ids_with_checkpoints,
 )
 from lakehouse_dagster.streaming import settings as job_settings
+from lakehouse_dagster.streaming.engine import refuse_unfit_engine
 from lakehouse_dagster.streaming.previous import Settled, now_on_cluster, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
 from lakehouse_dagster.streaming.running import explained, wait_until_running
@@ -91,7 +90,7 @@ def _start_or_adopt(held: HeldJob, allow_empty_start: bool, log: logging.Logger)
         held.runtime.cluster.job_manager() as job_manager,
         held.runtime.cluster.sql_gateway() as gateway,
     ):
-        _refuse_unfit_engine(held)
+        refuse_unfit_engine(held.runtime.cluster, held.runtime.catalog.warehouse)
         configuration = job_manager.configuration()
         directory = _checkpoint_directory(held, configuration)
         ids = job_ids_with_checkpoints(directory)
@@ -107,17 +106,6 @@ def _start_or_adopt(held: HeldJob, allow_empty_start: bool, log: logging.Logger)
         )
         log.info("Starting %s: %s.", held.name, choice.reason)
         return _start(held, settled, choice, job_manager, gateway, log)
-
-
-def _refuse_unfit_engine(held: HeldJob) -> None:
-    engine = capabilities_of(held.runtime.cluster)
-    if not (engine.job_id_chosen_beforehand and engine.operator_uids_by_session_option):
-        raise UnsupportedByEngineError(
-            f"{held.name} cannot be started on Flink {engine.flink_version}: it is not known to "
-            "take operator ids as session options, without which a changed script would lose its "
-            "state.",
-            remedy="Use a cluster with Flink 2.0 or newer and Paimon 2.0.",
-        )
 
 
 def _checkpoint_directory(held: HeldJob, configuration: Mapping[str, str]) -> str:

@@ -14,10 +14,8 @@ from tests.flink.answers import OVERVIEW, Recorder
 def test_the_two_tested_engines() -> None:
     newer, older = capabilities_of_version("2.0.2"), capabilities_of_version("1.20.5")
     assert (newer.flink_version, older.flink_version) == ("2.0.2", "1.20.5")
-    assert newer.job_id_chosen_beforehand
-    assert older.job_id_chosen_beforehand
-    assert newer.operator_uids_by_session_option
-    assert older.operator_uids_by_session_option
+    assert newer.warehouse_path_as_written
+    assert not older.warehouse_path_as_written
 
 
 @pytest.mark.parametrize("version", ["1.19.3", "1.9.0", "", "unknown"])
