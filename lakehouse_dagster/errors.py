@@ -87,6 +87,10 @@ class OperationTimeoutError(FlinkError):
     """Something on the cluster did not end within its bound."""
 
 
+class CheckpointMetadataError(FlinkError):
+    """What a restore point holds cannot be known: its metadata is missing, damaged or foreign."""
+
+
 class CatalogError(LakehouseError):
     """The Paimon catalog cannot be read or was declared wrongly."""
 
@@ -121,6 +125,10 @@ class StreamingJobError(LakehouseError):
 
 class JobNotFoundError(StreamingJobError):
     """No streaming job of that name is declared."""
+
+
+class ForeignJobError(StreamingJobError):
+    """A job of the same name, started by somebody else, runs on the cluster."""
 
 
 class NoRestorePointError(StreamingJobError):

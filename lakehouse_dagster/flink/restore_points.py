@@ -1,26 +1,31 @@
-"""Which retained checkpoints of a job are complete, and the newest of them.
+"""Which restore points are complete, which is the newest, and how they are deleted.
 
 Flink writes ``_metadata`` last: after a crash a folder ``chk-N`` without it may be left behind,
-which nothing can be restored from.
+which nothing can be restored from. So it is deleted first.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
 
-from lakehouse_dagster.errors import ConfigurationError, FlinkError
+from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.flink.file_access import (
+    METADATA_FILE,
+    Files,
+    as_given,
+    files_at,
+    unreadable,
+)
 
-METADATA_FILE = "_metadata"
 _CHECKPOINT_FOLDER = re.compile(r"chk-(\d+)")
-_LOCAL = re.compile(r"file:(?://(?:localhost)?(?=/))?(?=/)|(?=/)")
-# Names that Flink's file systems go by and Arrow's do not.
-_ARROW_SCHEMES = {"s3a": "s3", "s3p": "s3", "s3n": "s3", "gs": "gs", "abfss": "abfss"}
+_SAVEPOINT_FOLDER = re.compile(r"savepoint-[A-Za-z0-9-]+")
+# As Flink names them itself: the beginning of the job's id, then 12 random digits.
+_FLINKS_SAVEPOINT_FOLDER = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+_JOB_FOLDER = re.compile(r"[0-9a-f]{32}")
+_SHARED_FOLDERS = ("shared", "taskowned")
 
 
 class RestorePointKind(str, Enum):
@@ -56,25 +61,36 @@ def newest_complete_checkpoint(checkpoint_dir: str, job_id: str) -> RestorePoint
         FlinkError: the folder exists but cannot be read: not the same as "no checkpoint".
         ConfigurationError: the kind of address is not known.
     """
-    if not re.fullmatch(r"[0-9a-f]{32}", job_id):
-        raise ConfigurationError(
-            f"{job_id!r} is not a job id of Flink.", remedy="It has 32 hexadecimal digits."
-        )
-    folder = f"{_given(checkpoint_dir)}/{job_id}"
+    complete = complete_checkpoints(checkpoint_dir, job_id)
+    return complete[0] if complete else None
+
+
+def complete_checkpoints(checkpoint_dir: str, job_id: str) -> tuple[RestorePoint, ...]:
+    """All complete checkpoints of a job, newest first; as ``newest_complete_checkpoint``."""
+    folder = job_folder(checkpoint_dir, job_id)
     complete = []
     try:
-        files, local_folder = _files_at(folder)
+        files, local_folder = files_at(folder)
         for name in files.folders(local_folder):
             number = _CHECKPOINT_FOLDER.fullmatch(name)
             completed_at = files.written_at(f"{local_folder}/{name}/{METADATA_FILE}")
             if number and completed_at:
                 complete.append((completed_at, int(number[1]), f"{folder}/{name}"))
     except OSError as error:
-        raise _unreadable(folder, error) from error
-    if not complete:
-        return None
-    completed_at, checkpoint_id, path = max(complete)
-    return RestorePoint(path, completed_at, RestorePointKind.CHECKPOINT, checkpoint_id)
+        raise unreadable(folder, error) from error
+    return tuple(
+        RestorePoint(path, completed_at, RestorePointKind.CHECKPOINT, checkpoint_id)
+        for completed_at, checkpoint_id, path in sorted(complete, reverse=True)
+    )
+
+
+def job_folder(checkpoint_dir: str, job_id: str) -> str:
+    """Where Flink keeps the checkpoints of a job."""
+    if not _JOB_FOLDER.fullmatch(job_id):
+        raise ConfigurationError(
+            f"{job_id!r} is not a job id of Flink.", remedy="It has 32 hexadecimal digits."
+        )
+    return f"{as_given(checkpoint_dir)}/{job_id}"
 
 
 def is_complete(path: str) -> bool:
@@ -87,14 +103,19 @@ def is_complete(path: str) -> bool:
         FlinkError: it cannot be looked at.
         ConfigurationError: the kind of address is not known.
     """
-    path = _given(path)
+    return completed_at(path) is not None
+
+
+def completed_at(path: str) -> datetime | None:
+    """When a restore point was complete (UTC), None when it is not; as ``is_complete``."""
+    path = as_given(path)
     if path.rpartition("/")[2] != METADATA_FILE:
         path = f"{path}/{METADATA_FILE}"
     try:
-        files, local_path = _files_at(path)
-        return files.written_at(local_path) is not None
+        files, local_path = files_at(path)
+        return files.written_at(local_path)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def job_ids_with_checkpoints(checkpoint_dir: str) -> frozenset[str]:
@@ -109,92 +130,88 @@ def job_ids_with_checkpoints(checkpoint_dir: str) -> frozenset[str]:
     """
     directory = checkpoint_dir.rstrip("/")
     try:
-        files, local_path = _files_at(directory)
+        files, local_path = files_at(directory)
         names = files.folders(local_path)
     except OSError as error:
-        raise _unreadable(directory, error) from error
-    return frozenset(name for name in names if re.fullmatch(r"[0-9a-f]{32}", name))
+        raise unreadable(directory, error) from error
+    return frozenset(name for name in names if _JOB_FOLDER.fullmatch(name))
 
 
-def _given(path: str) -> str:
-    if not path.strip():
-        raise ConfigurationError(
-            "The path of checkpoints is empty.", remedy="Use an absolute path, file:// or s3://."
-        )
-    return path.rstrip("/")
+def delete_restore_point(path: str) -> bool:
+    """Delete one savepoint or checkpoint; whether there was anything to delete.
 
+    What lies beside it (an incremental checkpoint's ``shared`` files, other restore points) stays.
+    Links in it are deleted, never followed. Interrupted, it is no restore point any more, and
+    deleting it again deletes the rest.
 
-class _Files(Protocol):
-    """As much of a file system as is needed here. OSError when it cannot be read."""
+    Args:
+        path: the folder ``chk-N`` or ``savepoint-…``.
 
-    def folders(self, path: str) -> Iterable[str]:
-        """The names of the folders in a folder; none when it does not exist."""
-
-    def written_at(self, path: str) -> datetime | None:
-        """When a file was last written; None when it does not exist, is empty or no file."""
-
-
-class _LocalFiles:
-    def folders(self, path: str) -> Iterable[str]:
-        try:
-            with os.scandir(path) as entries:
-                return [entry.name for entry in entries if entry.is_dir()]
-        except FileNotFoundError:
-            return []
-
-    def written_at(self, path: str) -> datetime | None:
-        try:
-            status = os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if not os.path.isfile(path) or status.st_size == 0:
-            return None
-        return datetime.fromtimestamp(status.st_mtime, tz=timezone.utc)
-
-
-class _ArrowFiles:
-    def __init__(self, filesystem: Any) -> None:
-        self._filesystem = filesystem
-
-    def folders(self, path: str) -> Iterable[str]:
-        from pyarrow import fs
-
-        selector = fs.FileSelector(path, allow_not_found=True)
-        found = self._filesystem.get_file_info(selector)
-        return [info.base_name for info in found if info.type == fs.FileType.Directory]
-
-    def written_at(self, path: str) -> datetime | None:
-        from pyarrow import fs
-
-        info = self._filesystem.get_file_info(path)
-        if info.type != fs.FileType.File or not info.size:
-            return None
-        written_at: datetime | None = info.mtime
-        return written_at.astimezone(timezone.utc) if written_at else None
-
-
-def _files_at(uri: str) -> tuple[_Files, str]:
-    """The file system of a path or URI, and the path within it."""
-    # Flink's own paths are not percent-encoded, so nothing is decoded here.
-    if local := _LOCAL.match(uri):
-        return _LocalFiles(), uri[local.end() :]
-    from pyarrow import fs, lib
-
-    scheme, separator, rest = uri.partition("://")
-    arrow_uri = f"{_ARROW_SCHEMES.get(scheme, scheme)}{separator}{rest}"
+    Raises:
+        ConfigurationError: this is not what Flink calls a restore point, or a link; nothing was
+            deleted.
+        FlinkError: it cannot be deleted.
+    """
+    path = as_given(path)
     try:
-        filesystem, path = fs.FileSystem.from_uri(arrow_uri)
-    except (lib.ArrowException, ValueError, TypeError) as error:
-        raise ConfigurationError(
-            f"Checkpoints at {uri} cannot be looked at: {type(error).__name__}.",
-            remedy="Use an absolute path, file://, s3://, hdfs://, gs:// or abfss://.",
-        ) from error
-    return _ArrowFiles(filesystem), path
+        files, local_path = files_at(path)
+        if not files.is_plain_folder(local_path):
+            if list(files.names(local_path)):
+                raise _refused(path, "it is a link")
+            return False
+        if not _looks_like_restore_point(files, local_path):
+            raise _refused(path, "it does not look like a savepoint or checkpoint of Flink")
+        files.delete_file(f"{local_path}/{METADATA_FILE}")
+        files.delete_folder(local_path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return True
 
 
-def _unreadable(path: str, error: OSError) -> FlinkError:
-    return FlinkError(
-        f"{path} cannot be read ({type(error).__name__}: {error.strerror or error}), so it is not "
-        "known whether there is a restore point.",
-        remedy="Make Flink's checkpoint folder readable from here.",
+def delete_checkpoints(checkpoint_dir: str, job_id: str) -> bool:
+    """Delete all checkpoints of a job that is over, with what they share.
+
+    The whole folder of the job goes: the files under ``shared`` and ``taskowned`` serve none but
+    its own checkpoints, as long as every later job was restored in NO_CLAIM mode.
+
+    Returns:
+        Whether there was anything to delete.
+
+    Raises:
+        ConfigurationError: the folder holds other things too, or is a link; nothing was deleted.
+        FlinkError: it cannot be deleted.
+    """
+    folder = job_folder(checkpoint_dir, job_id)
+    try:
+        files, local_folder = files_at(folder)
+        names = list(files.names(local_folder))
+        if not files.is_plain_folder(local_folder):
+            if names:
+                raise _refused(folder, "it is a link")
+            return False
+        for name in names:
+            if not _CHECKPOINT_FOLDER.fullmatch(name) and name not in _SHARED_FOLDERS:
+                raise _refused(folder, f"it holds {name!r}, which is not of Flink's checkpoints")
+        for name in names:
+            if files.is_plain_folder(f"{local_folder}/{name}"):
+                files.delete_file(f"{local_folder}/{name}/{METADATA_FILE}")
+        files.delete_folder(local_folder)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    return True
+
+
+def _looks_like_restore_point(files: Files, path: str) -> bool:
+    parent, _, name = path.rpartition("/")
+    if not parent:
+        return False
+    if _CHECKPOINT_FOLDER.fullmatch(name) or _FLINKS_SAVEPOINT_FOLDER.fullmatch(name):
+        return True
+    has_metadata = files.written_at(f"{path}/{METADATA_FILE}") is not None
+    return bool(_SAVEPOINT_FOLDER.fullmatch(name)) and has_metadata
+
+
+def _refused(path: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} is not deleted: {why}.", remedy="Look at it, and delete it by hand if it may go."
     )
