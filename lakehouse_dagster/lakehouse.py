@@ -175,7 +175,7 @@ class LoadedLakehouse:
         )
         timeout = duration(self.lakehouse.materialize_timeout).total_seconds()
         written = {key for job in self.runtime.jobs.values() for key in job.sink_keys}
-        supervise, reconcile = face.supervisor(self.runtime, self.graph, status=status)
+        supervise, asked_for = face.supervisor(self.runtime, self.graph, status=status)
         report = face.progress_sensor(
             self.runtime, self.graph, self.lakehouse.progress, status=status
         )
@@ -188,7 +188,7 @@ class LoadedLakehouse:
                 *self.graph.outside.values(),
             ],
             asset_checks=assets.health_checks(self.runtime, self.graph),
-            jobs=[*face.job_actions(self.runtime), reconcile],
+            jobs=[*face.job_actions(self.runtime), *asked_for],
             sensors=[supervise, report],
             resources={dagster_name(self.lakehouse.name): self},
         )

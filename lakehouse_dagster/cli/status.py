@@ -93,9 +93,23 @@ def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
 
 
 def _why(job: JobStatus) -> str:
-    """The present reason, and the last error where the job is down because of it."""
+    """The present reason; the last error where the job is down because of it; what to do."""
+    parts = [job.reason]
     down = job.observed in ("ABSENT", "FAILED", "LOST") and job.desired == "RUNNING"
-    return f"{job.reason}: {job.last_error}" if down and job.last_error else job.reason
+    if down and job.last_error:
+        parts[0] = f"{job.reason}: {job.last_error}"
+    if job.waits_for_a_person:
+        parts.append(f"{job.attempts} attempts failed: waits for `lakehouse jobs start {job.name}`")
+    elif down and job.attempts and job.next_attempt_at is not None:
+        parts.append(f"attempt {job.attempts} failed, next at {job.next_attempt_at:%H:%M:%S} UTC")
+    if job.orphaned:
+        parts.append("ORPHANED: no script declares it any more")
+    if job.outdated:
+        parts.append(f"OUTDATED: `lakehouse jobs upgrade {job.name}` runs the changed script")
+    if job.foreign:
+        ids = ", ".join(job.foreign)
+        parts.append(f"Flink job {ids} of its name is not ours: `lakehouse jobs adopt {job.name}`")
+    return "; ".join(parts)
 
 
 def _ago(seconds: float | None) -> str:

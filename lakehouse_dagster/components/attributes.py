@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
-from pydantic.config import JsonDict
+from pydantic.config import JsonDict, JsonValue
 from pydantic_core import PydanticCustomError
 
 from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
 
-Settings: TypeAlias = dict[str, int | str]
+Settings: TypeAlias = dict[str, bool | int | str]
 
 _LATER = ("tables", "maintenance", "corrections", "cdc", "translator")
 """Planned, so that whoever reads of them in the design gets more than "not permitted"."""
@@ -61,10 +61,16 @@ class SystemDatabaseAttributes(_Attributes):
     busy_timeout_seconds: float | str = 30.0
 
 
+_SCHEMA_TYPES: dict[str, JsonValue] = {
+    "int": ["integer", "string"],
+    "bool": ["boolean", "string"],
+}
+
+
 def _policy(policy: type[SupervisionPolicy] | type[ProgressPolicy]) -> Any:
     """A mapping whose keys are the policy's settings: intervals as text, numbers as numbers."""
     properties: JsonDict = {
-        setting.name: {"type": ["integer", "string"] if setting.type == "int" else "string"}
+        setting.name: {"type": _SCHEMA_TYPES.get(str(setting.type), ["string"])}
         for setting in fields(policy)
     }
     return Field(

@@ -101,17 +101,21 @@ def _key_prefix(context: dg.ResolutionContext, written: str | list[str]) -> tupl
 
 
 def _policy(policy: type[Any], what: str, context: dg.ResolutionContext, written: Settings) -> Any:
-    kinds = {setting.name: setting.type for setting in fields(policy)}
+    kinds = {setting.name: str(setting.type) for setting in fields(policy)}
     unknown = sorted(set(written) - set(kinds))
     if unknown:
         raise ConfigurationError(
             f"{what} has no setting {', '.join(unknown)}.",
             remedy=f"Its settings are {', '.join(kinds)}.",
         )
+    read: dict[str, Callable[[str, Any], Any]] = {
+        "int": partial(templates.whole_number, context),
+        "bool": partial(templates.yes_or_no, context),
+    }
     return policy(
         **{
-            name: templates.whole_number(context, f"{what}.{name}", value)
-            if kinds[name] == "int"
+            name: read[kinds[name]](f"{what}.{name}", value)
+            if kinds[name] in read
             else templates.text(context, str(value))
             for name, value in written.items()
         }

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse_dagster.errors import JobNotFoundError
-from lakehouse_dagster.streaming.apply import Applied, apply, verb
+from lakehouse_dagster.streaming.apply import Allowed, Applied, apply, verb
 from lakehouse_dagster.streaming.assets import CANCELLABLE, health_check_keys
 from lakehouse_dagster.streaming.events import (
     DATA_VERSION,
@@ -19,11 +20,12 @@ from lakehouse_dagster.streaming.events import (
     progress_materialization,
 )
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
-from lakehouse_dagster.streaming.observe import waits_for_a_person
+from lakehouse_dagster.streaming.observe import Observation, Verb, waits_for_a_person
+from lakehouse_dagster.streaming.orphans import job_or_orphan
+from lakehouse_dagster.streaming.outcomes import OutcomeRow, in_words, row
 from lakehouse_dagster.streaming.progress import ProgressCursor, advance, moved
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import ProgressPolicy
-from lakehouse_dagster.streaming.start import StartOutcome
 from lakehouse_dagster.streaming.supervise import (
     Action,
     Look,
@@ -43,16 +45,38 @@ class ChosenJobs(dg.Config):
 
 
 class StartJobs(ChosenJobs):
-    """Which streaming jobs to start, and whether lost state may be given up."""
+    """Which streaming jobs to start, and which state may be given up."""
 
     allow_empty_start: bool = Field(
         default=False,
         description="Start from nothing if no restore point is left; sources are read anew.",
     )
+    allow_state_loss: bool = Field(
+        default=False,
+        description="Start a changed script although some of the kept state does not fit it.",
+    )
+
+
+class ChangeJobs(ChosenJobs):
+    """Which streaming jobs to bring to their present script, and whether state may be given up."""
+
+    allow_state_loss: bool = Field(
+        default=False,
+        description="Go on although some of the kept state does not fit the changed script.",
+    )
+
+
+class AdoptJobs(ChosenJobs):
+    """Which running jobs to take over."""
+
+    flink_job_id: str | None = Field(
+        default=None,
+        description="The Flink job to take over, if it bears another name. Then name one job.",
+    )
 
 
 class Work(dg.Config):
-    """One job and what to do to it (start, stop or cancel)."""
+    """One job and what to do to it."""
 
     job: str
     verb: str
@@ -64,36 +88,62 @@ class Reconcile(dg.Config):
     work: list[Work]
 
 
+class Waiting(dg.Config):
+    """The jobs that wait for a person, and why."""
+
+    jobs: dict[str, str]
+
+
 def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
-    """The Dagster jobs that start, stop, cancel and restart chosen streaming jobs."""
+    """The Dagster jobs by which a person acts on chosen streaming jobs."""
     prefix = dagster_name(runtime.lakehouse)
+
+    def act(context: dg.OpExecutionContext, name: Verb, config: ChosenJobs, **may: Any) -> None:
+        _require_known(runtime, config.jobs, orphans_too=verb(name).on_orphans)
+        for job in config.jobs:
+            runtime.memory.reset_attempts(job)  # a person acts: it no longer waits for one
+        chosen = verb(name, Allowed(**may))
+        _do(runtime, context, [(job, chosen) for job in config.jobs])
 
     @dg.op(name=f"{prefix}_start", tags=CANCELLABLE)
     def start(context: dg.OpExecutionContext, config: StartJobs) -> None:
-        chosen = verb("start", allow_empty_start=config.allow_empty_start)
-        _forget_attempts(runtime, config.jobs)
-        _do(runtime, context, [(name, chosen) for name in config.jobs])
+        act(
+            context,
+            Verb.START,
+            config,
+            empty_start=config.allow_empty_start,
+            state_loss=config.allow_state_loss,
+        )
 
     @dg.op(name=f"{prefix}_stop", tags=CANCELLABLE)
     def stop(context: dg.OpExecutionContext, config: ChosenJobs) -> None:
-        _require_declared(runtime, config.jobs)
-        _do(runtime, context, [(name, verb("stop")) for name in config.jobs])
+        act(context, Verb.STOP, config)
 
     @dg.op(name=f"{prefix}_cancel", tags=CANCELLABLE)
     def cancel(context: dg.OpExecutionContext, config: ChosenJobs) -> None:
-        _require_declared(runtime, config.jobs)
-        _do(runtime, context, [(name, verb("cancel")) for name in config.jobs])
+        act(context, Verb.CANCEL, config)
 
     @dg.op(name=f"{prefix}_restart", tags=CANCELLABLE)
-    def restart(context: dg.OpExecutionContext, config: ChosenJobs) -> None:
-        _forget_attempts(runtime, config.jobs)
-        _do(runtime, context, [(name, verb("restart")) for name in config.jobs])
+    def restart(context: dg.OpExecutionContext, config: ChangeJobs) -> None:
+        act(context, Verb.RESTART, config, state_loss=config.allow_state_loss)
+
+    @dg.op(name=f"{prefix}_adopt", tags=CANCELLABLE)
+    def adopt(context: dg.OpExecutionContext, config: AdoptJobs) -> None:
+        if config.flink_job_id and len(config.jobs) != 1:
+            raise dg.Failure("A Flink job can be adopted as one streaming job only.")
+        act(context, Verb.ADOPT, config, flink_job_id=config.flink_job_id)
+
+    @dg.op(name=f"{prefix}_forget", tags=CANCELLABLE)
+    def forget(context: dg.OpExecutionContext, config: ChosenJobs) -> None:
+        act(context, Verb.FORGET, config)
 
     descriptions = {
         start: "Start chosen streaming jobs, or adopt those that run; resume suspended ones.",
         stop: "Stop chosen streaming jobs with a savepoint, from which the next start goes on.",
         cancel: "Cancel chosen streaming jobs without a savepoint; checkpoints are kept.",
         restart: "Stop chosen streaming jobs with a savepoint and start them from it.",
+        adopt: "Take over running jobs that are not on record, or that were started by hand.",
+        forget: "Forget streaming jobs that do not run, such as those whose script is gone.",
     }
     return [
         _job(f"{op.name}_streaming_jobs", op, description)
@@ -103,8 +153,8 @@ def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
 
 def supervisor(
     runtime: Runtime, graph: AssetGraph, *, status: dg.DefaultSensorStatus
-) -> tuple[dg.SensorDefinition, dg.JobDefinition]:
-    """The sensor that watches the cluster, and the job it asks for when something is due."""
+) -> tuple[dg.SensorDefinition, tuple[dg.JobDefinition, ...]]:
+    """The sensor that watches the cluster, and the jobs it asks for when something is due."""
     prefix = dagster_name(runtime.lakehouse)
     keys = health_check_keys(runtime, graph)
 
@@ -117,10 +167,11 @@ def supervisor(
         reconcile,
         "Bring streaming jobs to their desired state; the supervisor asks for it.",
     )
+    alarm = _alarm(prefix)
 
     @dg.sensor(
         name=f"{prefix}_supervisor",
-        job=job,
+        jobs=[job, alarm],
         minimum_interval_seconds=max(1, int(runtime.policy.seconds("tick_interval"))),
         default_status=status,
         description="Watches the Flink cluster and keeps every streaming job as it should be.",
@@ -129,18 +180,59 @@ def supervisor(
         seen = look(runtime, SupervisorCursor.parse(context.cursor))
         evaluations, reported = _changes(runtime, keys, seen)
         cursor = seen.cursor.model_copy(update={"health": reported}).model_dump_json()
-        if not seen.actions:
-            return dg.SensorResult(
-                skip_reason=seen.summary(), cursor=cursor, asset_events=evaluations
-            )
-        run_key = claim(runtime, seen.actions)
-        return dg.SensorResult(
-            run_requests=[_request(reconcile.name, run_key, seen.actions)],
-            cursor=cursor,
-            asset_events=evaluations,
+        requests = []
+        if seen.actions:
+            run_key = claim(runtime, seen.actions)
+            requests.append(_request(job, reconcile.name, run_key, seen.actions))
+        if seen.alerts:
+            requests.append(_alert(runtime, alarm, prefix, seen.alerts))
+        if requests:
+            return dg.SensorResult(run_requests=requests, cursor=cursor, asset_events=evaluations)
+        return dg.SensorResult(skip_reason=seen.summary(), cursor=cursor, asset_events=evaluations)
+
+    return supervise, (job, alarm)
+
+
+def _alarm(prefix: str) -> dg.JobDefinition:
+    """A run that fails on purpose: what people alert on is a failed run."""
+
+    @dg.op(name=f"{prefix}_wait_for_a_person")
+    def wait_for_a_person(config: Waiting) -> None:
+        raise dg.Failure(
+            "\n".join(f"{job} waits for a person: {why}" for job, why in config.jobs.items()),
+            metadata=dict(config.jobs),
+            allow_retries=False,
         )
 
-    return supervise, job
+    return _job(
+        f"{prefix}_streaming_jobs_need_a_person",
+        wait_for_a_person,
+        "Fails once for jobs that could not be brought to their desired state: alert on it.",
+    )
+
+
+def _alert(
+    runtime: Runtime, alarm: dg.JobDefinition, prefix: str, alerts: Sequence[Observation]
+) -> dg.RunRequest:
+    now = runtime.clock.now()
+    for observation in alerts:
+        runtime.memory.set_alerted(observation.name, now)
+    records = runtime.memory.state().records
+    why = {o.name: _why(o, records[o.name]) for o in alerts}
+    return dg.RunRequest(
+        job_name=alarm.name,
+        run_key=f"{runtime.lakehouse}-alert-{now:%Y%m%dT%H%M%S.%f}",
+        run_config={"ops": {f"{prefix}_wait_for_a_person": {"config": {"jobs": why}}}},
+        tags={"lakehouse/jobs": ", ".join(why)[:200]},
+    )
+
+
+def _why(observation: Observation, record: JobRecord) -> str:
+    text = (
+        f"should be {observation.desired.value}, is {observation.observed.value} "
+        f"({observation.reason}); {record.attempts} attempts failed"
+    )
+    return f"{text}, the last because: {record.last_error}" if record.last_error else text
 
 
 def progress_sensor(
@@ -228,9 +320,12 @@ def _since_someone_acted(record: JobRecord, now: datetime) -> str:
     return f"{record.updated_at:%Y%m%dT%H%M%S}+{min(int(age_seconds // 30), 6)}"
 
 
-def _request(op_name: str, run_key: str, actions: Sequence[Action]) -> dg.RunRequest:
+def _request(
+    job: dg.JobDefinition, op_name: str, run_key: str, actions: Sequence[Action]
+) -> dg.RunRequest:
     attempts = ",".join(f"{a.job}#{a.attempt}" for a in actions)
     return dg.RunRequest(
+        job_name=job.name,
         run_key=run_key,
         run_config={
             "ops": {
@@ -255,20 +350,13 @@ def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
     return job
 
 
-def _require_declared(runtime: Runtime, names: Sequence[str]) -> None:
+def _require_known(runtime: Runtime, names: Sequence[str], *, orphans_too: bool) -> None:
     """Refuse a name that is no job's before anything is done to the others."""
     for name in names:
         try:
-            runtime.job(name)
+            job_or_orphan(runtime, name) if orphans_too else runtime.job(name)
         except JobNotFoundError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
-
-
-def _forget_attempts(runtime: Runtime, names: Sequence[str]) -> None:
-    """A person acts: the job no longer waits for one."""
-    _require_declared(runtime, names)
-    for name in names:
-        runtime.memory.reset_attempts(name)
 
 
 def _do(runtime: Runtime, context: dg.OpExecutionContext, work: Sequence[tuple[str, Any]]) -> None:
@@ -281,6 +369,9 @@ def _do(runtime: Runtime, context: dg.OpExecutionContext, work: Sequence[tuple[s
     each_once = list(dict(work).items())
     results = apply(runtime, each_once, holder=f"Dagster run {context.run_id}", log=context.log)
     context.add_output_metadata({"jobs": dg.MetadataValue.table(_records(results), schema=_SCHEMA)})
+    for result in results:
+        if result.outcome is not None:
+            context.log.info("%s.", in_words(result.outcome))
     failed = [result for result in results if result.error is not None]
     if failed:
         raise dg.Failure(
@@ -290,30 +381,9 @@ def _do(runtime: Runtime, context: dg.OpExecutionContext, work: Sequence[tuple[s
         )
 
 
-_COLUMNS = ("job", "outcome", "incarnation", "flink_job_id", "restored_from")
+_COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 _SCHEMA = dg.TableSchema(columns=[dg.TableColumn(name, type="string") for name in _COLUMNS])
 
 
 def _records(results: Sequence[Applied]) -> list[dg.TableRecord]:
-    rows = []
-    for result in results:
-        outcome = result.outcome
-        row = dict.fromkeys(_COLUMNS, "")
-        row["job"] = result.job
-        if isinstance(outcome, StartOutcome):
-            row.update(
-                outcome=outcome.how.value,
-                incarnation=str(outcome.incarnation),
-                flink_job_id=outcome.flink_job_id,
-                restored_from=outcome.restored_from or "nothing",
-            )
-        elif outcome is not None:
-            row.update(
-                outcome=outcome.how.value,
-                incarnation=str(outcome.incarnation or ""),
-                restored_from=outcome.savepoint_path or "",
-            )
-        else:
-            row["outcome"] = f"failed: {result.error}"
-        rows.append(dg.TableRecord(row))
-    return rows
+    return [dg.TableRecord(asdict(row(result))) for result in results]

@@ -90,24 +90,15 @@ def health(
     observation: Observation, record: JobRecord, now: datetime, policy: SupervisionPolicy
 ) -> tuple[bool, str, dict[str, Any]]:
     """Whether the job is as it should be, why, and the figures that a person wants to see."""
-    incarnation = observation.incarnation
-    metadata: dict[str, Any] = {
-        "streaming_job": observation.name,
-        "desired": observation.desired.value,
-        "observed": observation.observed.value,
-    }
-    if incarnation is not None:
-        metadata.update(
-            incarnation=incarnation.number,
-            flink_job_id=incarnation.flink_job_id,
-            restarts=incarnation.restarts,
-            restored_from=incarnation.restored_from or "nothing",
-        )
-        if incarnation.checkpoint_at is not None:
-            metadata["last_checkpoint"] = dg.MetadataValue.timestamp(incarnation.checkpoint_at)
-    if record.last_error:
-        metadata["last_error"] = record.last_error
+    metadata = _job_page(observation, record)
     if observation.desired is DesiredState.UNMANAGED:
+        if observation.foreign:
+            return (
+                True,
+                f"Not managed; it runs as Flink job {', '.join(observation.foreign)}, which was "
+                f"started by hand: `lakehouse jobs adopt {observation.name}` takes it over.",
+                metadata,
+            )
         return True, "Nobody has started or adopted this job yet.", metadata
     if waits_for_a_person(record, now, policy) and not observation.healthy:
         return (
@@ -116,13 +107,53 @@ def health(
             metadata,
         )
     text = f"Should be {observation.desired.value}, is {observation.observed.value}"
-    return observation.healthy, f"{text}: {observation.reason}.", metadata
+    text = f"{text}: {observation.reason}."
+    if observation.foreign:
+        ids = ", ".join(observation.foreign)
+        text += f" A job of the same name that is not ours runs beside it: Flink job {ids}."
+    if observation.outdated:
+        text += " Its script has changed since: upgrade it to run the new one."
+    return observation.healthy, text, metadata
+
+
+def _job_page(observation: Observation, record: JobRecord) -> dict[str, Any]:
+    """Everything about the job at this moment; texts of Flink's were redacted when they came."""
+    incarnation = observation.incarnation
+    metadata: dict[str, Any] = {
+        "streaming_job": observation.name,
+        "desired": observation.desired.value,
+        "observed": observation.observed.value,
+        "outdated": observation.outdated,
+    }
+    if incarnation is not None:
+        metadata.update(
+            incarnation=incarnation.number,
+            flink_job_id=incarnation.flink_job_id,
+            restarts=incarnation.restarts,
+            failed_checkpoints=incarnation.failed_checkpoints,
+            restored_from=incarnation.restored_from or "nothing",
+        )
+        if incarnation.checkpoint_at is not None:
+            metadata["last_checkpoint"] = dg.MetadataValue.timestamp(incarnation.checkpoint_at)
+            metadata["restore_point"] = incarnation.checkpoint_path or ""
+        if incarnation.root_cause is not None and incarnation.root_cause_at is not None:
+            metadata["last_root_cause"] = incarnation.root_cause
+            metadata["last_root_cause_at"] = dg.MetadataValue.timestamp(incarnation.root_cause_at)
+    if record.attempts:
+        metadata["attempts"] = record.attempts
+        if record.next_attempt_at is not None:
+            metadata["next_attempt_at"] = dg.MetadataValue.timestamp(record.next_attempt_at)
+    if observation.foreign:
+        metadata["foreign_jobs"] = ", ".join(observation.foreign)
+    if record.last_error:
+        metadata["last_error"] = record.last_error
+    return metadata
 
 
 def severity(observation: Observation) -> dg.AssetCheckSeverity:
     """WARN where Flink or time may mend it: restarting, or nothing known."""
     passing = (ObservedState.RESTARTING, ObservedState.UNREACHABLE)
-    warns = observation.observed in passing
+    warns = observation.observed in passing or bool(observation.foreign)
     return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
 
 

@@ -16,6 +16,8 @@ from lakehouse_dagster.system_db import (
     JobRecord,
 )
 
+CANCELLED_ON_THE_CLUSTER = "cancelled on the cluster"
+
 
 class ObservedState(str, Enum):
     """What is known of the newest incarnation of a job."""
@@ -43,10 +45,18 @@ class Observation:
     observed: ObservedState
     reason: str
     incarnation: Incarnation | None = None
+    outdated: bool = False
+    """Its script is another than the one that its newest incarnation was submitted with."""
+    orphaned: bool = False
+    """No script declares it any more."""
+    foreign: tuple[str, ...] = ()
+    """Flink ids of running jobs of its name that somebody else started."""
 
     @property
     def healthy(self) -> bool:
         """Whether the job is as it should be, or on its way there by itself."""
+        if self.foreign and self.desired is not DesiredState.UNMANAGED:
+            return False
         if self.desired is not DesiredState.RUNNING:
             return True
         return self.observed in (
@@ -61,8 +71,16 @@ class Verb(str, Enum):
     """What a run does to a job."""
 
     START = "start"
+    RECOVER = "recover"
+    """Start again, from the newest restore point, the version of the script that ran last."""
+    REVIVE = "revive"
+    """Cancel a job that is up but not well, and start it again from its newest checkpoint."""
     STOP = "stop"
     CANCEL = "cancel"
+    RESTART = "restart"
+    UPGRADE = "upgrade"
+    ADOPT = "adopt"
+    FORGET = "forget"
 
 
 def observe(
@@ -113,18 +131,32 @@ def _on_cluster(
     if status is FlinkJobStatus.FAILED:
         return ObservedState.FAILED, "Flink gave up on it"
     if status is FlinkJobStatus.CANCELED:
-        return ObservedState.ABSENT, "cancelled on the cluster"
+        return ObservedState.ABSENT, CANCELLED_ON_THE_CLUSTER
     if status is FlinkJobStatus.FINISHED:
         if latest.savepoint_path is not None or latest.stop_trigger_id is not None:
             return ObservedState.SUSPENDED, "stopped with a savepoint"
         return ObservedState.FINISHED, "read its sources to their end"
     if status in (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING):
-        return ObservedState.RESTARTING, "Flink is restarting its tasks"
+        return _restarting(latest, summary, now, policy)
     if latest.state is IncarnationState.STOPPING or status is FlinkJobStatus.CANCELLING:
         return ObservedState.STOPPING, "being stopped"
     if status is not FlinkJobStatus.RUNNING or not summary.all_tasks_run:
         return _starting(latest, summary, now, policy)
     return _running(latest, summary, now, policy)
+
+
+def _restarting(
+    latest: Incarnation, summary: JobSummary, now: datetime, policy: SupervisionPolicy
+) -> tuple[ObservedState, str]:
+    """Flink's own work, unless it goes on and on."""
+    often = _restarted_often(latest, now, policy)
+    if often is not None:
+        return ObservedState.DEGRADED, often
+    silent = _seconds_without_checkpoint(latest, summary, now)
+    if silent > policy.seconds("no_checkpoint_after"):
+        why = f"restarting, and no checkpoint for {in_words(silent)}"
+        return ObservedState.DEGRADED, why + _cause(latest)
+    return ObservedState.RESTARTING, "Flink is restarting its tasks" + _cause(latest)
 
 
 def _starting(
@@ -141,19 +173,46 @@ def _starting(
 def _running(
     latest: Incarnation, summary: JobSummary, now: datetime, policy: SupervisionPolicy
 ) -> tuple[ObservedState, str]:
-    window = policy.seconds("restart_window")
-    began = latest.restart_window_at
-    if began is not None and (now - began).total_seconds() < window:
-        recent = latest.restarts - latest.restarts_before_window
-        if recent > policy.restarts_are_many:
-            return (
-                ObservedState.DEGRADED,
-                f"restarted {recent} times within {in_words(window)}",
-            )
+    often = _restarted_often(latest, now, policy)
+    if often is not None:
+        return ObservedState.DEGRADED, often
     silent = _seconds_without_checkpoint(latest, summary, now)
     if silent > policy.seconds("no_checkpoint_after"):
-        return ObservedState.DEGRADED, f"no checkpoint completed for {in_words(silent)}"
+        failed = f" ({latest.failed_checkpoints} failed)" if latest.failed_checkpoints else ""
+        return (
+            ObservedState.DEGRADED,
+            f"no checkpoint completed for {in_words(silent)}{failed}" + _cause(latest),
+        )
+    stalled = stalled_for(latest, now, policy)
+    if stalled is not None:
+        return ObservedState.DEGRADED, stalled
     return ObservedState.RUNNING, "all tasks run"
+
+
+def _restarted_often(latest: Incarnation, now: datetime, policy: SupervisionPolicy) -> str | None:
+    window = policy.seconds("restart_window")
+    began = latest.restart_window_at
+    if began is None or (now - began).total_seconds() >= window:
+        return None
+    recent = latest.restarts - latest.restarts_before_window
+    if recent <= policy.restarts_are_many:
+        return None
+    return f"restarted {recent} times within {in_words(window)}" + _cause(latest)
+
+
+def _cause(latest: Incarnation) -> str:
+    """The last root cause, which holds no row data: it was redacted when it was read."""
+    return f": {latest.root_cause}" if latest.root_cause else ""
+
+
+def stalled_for(latest: Incarnation, now: datetime, policy: SupervisionPolicy) -> str | None:
+    """That it reads nothing although there is more to read, and for how long."""
+    if latest.read_moved_at is None:
+        return None
+    stands = (now - latest.read_moved_at).total_seconds()
+    if stands <= policy.seconds("no_progress_after"):
+        return None
+    return f"it has read nothing for {in_words(stands)}, and its sources have more"
 
 
 def _seconds_without_checkpoint(latest: Incarnation, summary: JobSummary, now: datetime) -> float:
@@ -176,14 +235,21 @@ _ALIVE = (
 )
 
 
-def what_to_do(observation: Observation, start: StartPolicy) -> Verb | None:
+def what_to_do(
+    observation: Observation, start: StartPolicy, *, restart_degraded: bool = False
+) -> Verb | None:
     """The verb that brings a job to its desired state, or None if nothing is to be done."""
     desired, observed = observation.desired, observation.observed
+    if observation.orphaned:
+        return None  # left as it is, and reported
     if desired is DesiredState.UNMANAGED:
         wanted = start is StartPolicy.ON_LOAD and observed in (*_NOT_RUNNING, *_ALIVE)
-        return Verb.START if wanted else None
+        return Verb.START if wanted and not observation.foreign else None
     if desired is DesiredState.RUNNING and observed in _NOT_RUNNING:
-        return Verb.START
+        return Verb.RECOVER
+    wanted_well = restart_degraded and desired is DesiredState.RUNNING
+    if wanted_well and observed is ObservedState.DEGRADED:
+        return Verb.REVIVE
     if desired is DesiredState.SUSPENDED and observed in _ALIVE:
         return Verb.STOP
     if desired is DesiredState.CANCELED and observed in _ALIVE:

@@ -8,16 +8,19 @@ may only be recorded when the last is certainly over: that is decided here, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from lakehouse_dagster.errors import OperationTimeoutError
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary, SqlGateway
+from lakehouse_dagster.streaming.foreign import marker_of, strangers
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.system_db import Incarnation, IncarnationState, flink_job_id
 
 LOOKAHEAD = 64
 """So many numbers above the highest known are looked for, in case the database is an old one."""
+LOOKAHEAD_FROM_NOTHING = 4096
+"""The same when nothing is on record, in case the database was lost."""
 
 _OVER = (IncarnationState.STOPPED, IncarnationState.ENDED, IncarnationState.SUPERSEDED)
 
@@ -28,11 +31,13 @@ class Settled:
 
     ``status`` is None when the cluster certainly does not have it; ``incarnation`` is None when
     the job never ran. ``highest_number`` is the highest number seen anywhere (0: none).
+    ``foreign`` are running jobs of the same name that are not ours.
     """
 
     incarnation: Incarnation | None
     status: FlinkJobStatus | None
     highest_number: int
+    foreign: tuple[JobSummary, ...] = ()
 
     @property
     def alive(self) -> bool:
@@ -41,7 +46,14 @@ class Settled:
 
 def own_numbers(lakehouse: str, job: str, highest: int) -> dict[str, int]:
     """The Flink job ids that incarnations of this job have or could have, with their numbers."""
-    return {flink_job_id(lakehouse, job, n): n for n in range(1, highest + LOOKAHEAD + 1)}
+    lookahead = LOOKAHEAD if highest else LOOKAHEAD_FROM_NOTHING
+    return {flink_job_id(lakehouse, job, n): n for n in range(1, highest + lookahead + 1)}
+
+
+def known_numbers(lakehouse: str, job: str, recorded: Iterable[Incarnation]) -> dict[str, int]:
+    """The same, with those on record: an adopted or renamed job has ids of another making."""
+    on_record = {incarnation.flink_job_id: incarnation.number for incarnation in recorded}
+    return own_numbers(lakehouse, job, max(on_record.values(), default=0)) | on_record
 
 
 def settle(
@@ -57,30 +69,45 @@ def settle(
     Raises ``ClusterUnreachableError`` when the cluster or gateway cannot be asked: then nothing is
     decided and nothing may be started.
     """
-    memory = held.runtime.memory
-    latest = memory.latest(held.name)
-    numbers = own_numbers(held.runtime.identity, held.name, latest.number if latest else 0)
-    on_cluster = {numbers[job.job_id]: job for job in job_manager.jobs() if job.job_id in numbers}
+    runtime, jobs = held.runtime, job_manager.jobs()
+    recorded = runtime.memory.incarnations(held.name)
+    numbers = known_numbers(runtime.identity, held.name, recorded)
+    unknown = [job for job in jobs if job.job_id not in numbers]
+    strange = strangers(runtime, job_manager, held.name, unknown)
+    numbers |= {job.job_id: number for number, job in strange.forgotten}
+    on_cluster = {numbers[job.job_id]: job for job in jobs if job.job_id in numbers}
     with_checkpoints = {numbers[i]: i for i in ids_with_checkpoints if i in numbers}
-    latest = _remember_unknown(held, latest, on_cluster, with_checkpoints, log)
-    highest = latest.number if latest else 0
+    latest = recorded[0] if recorded else None
+    latest = _remember_unknown(held, latest, on_cluster, with_checkpoints, job_manager, log)
     for number, job in on_cluster.items():
         if latest is not None and number < latest.number and not job.status.is_terminal:
             log.warning("Incarnation %d of %s is superseded: cancelling it.", number, held.name)
             held.still_ours()
             job_manager.cancel(job.job_id)
             wait_until_over(held, job_manager, job.job_id)
+    settled = _settle_latest(held, latest, on_cluster, job_manager, gateway, log)
+    return replace(settled, foreign=strange.foreign)
+
+
+def _settle_latest(
+    held: HeldJob,
+    latest: Incarnation | None,
+    on_cluster: Mapping[int, JobSummary],
+    job_manager: JobManager,
+    gateway: SqlGateway,
+    log: logging.Logger,
+) -> Settled:
     if latest is None:
-        return Settled(None, None, highest)
+        return Settled(None, None, 0)
     if latest.number in on_cluster:
         job = on_cluster[latest.number]
         if job.status is FlinkJobStatus.CANCELLING:
             wait_until_over(held, job_manager, job.job_id)
             job = now_on_cluster(job_manager, job.job_id) or job
-        return _seen(held, latest, job, job_manager, highest)
+        return _seen(held, latest, job, job_manager)
     if latest.state in _OVER:
-        return Settled(latest, None, highest)
-    return _confirm_absent(held, latest, job_manager, gateway, highest, log)
+        return Settled(latest, None, latest.number)
+    return _confirm_absent(held, latest, job_manager, gateway, log)
 
 
 def now_on_cluster(job_manager: JobManager, job_id: str) -> JobSummary | None:
@@ -114,6 +141,7 @@ def _remember_unknown(
     latest: Incarnation | None,
     on_cluster: Mapping[int, JobSummary],
     with_checkpoints: Mapping[int, str],
+    job_manager: JobManager,
     log: logging.Logger,
 ) -> Incarnation | None:
     """Write down incarnations that are not in the database (lost, or an older backup).
@@ -139,17 +167,22 @@ def _remember_unknown(
             fencing=held.lease.fencing,
             session_handle=None,
         )
-        latest = (
-            held.runtime.memory.update(held.name, number, state=IncarnationState.RUNNING)
-            if number in on_cluster
-            else held.over(recorded, "known only by its checkpoints")
-        )
+        if number not in on_cluster:
+            latest = held.over(recorded, "known only by its checkpoints")
+            continue
+        latest = held.runtime.memory.update(held.name, number, state=IncarnationState.RUNNING)
+        _remember_operator_name(held, on_cluster[number], job_manager)
     return latest
 
 
-def _seen(
-    held: HeldJob, latest: Incarnation, job: JobSummary, job_manager: JobManager, highest: int
-) -> Settled:
+def _remember_operator_name(held: HeldJob, job: JobSummary, job_manager: JobManager) -> None:
+    """What its operator ids are made from: another name than its own after a rename."""
+    marker = marker_of(job_manager, job)
+    if marker is not None and marker.operator_name != held.name:
+        held.runtime.memory.set_operator_name(held.name, marker.operator_name)
+
+
+def _seen(held: HeldJob, latest: Incarnation, job: JobSummary, job_manager: JobManager) -> Settled:
     if job.status.is_terminal and latest.state not in _OVER:
         latest = held.over(
             latest,
@@ -157,7 +190,7 @@ def _seen(
             at=job.ended_at,
             savepoint_path=savepoint_left_by(latest, job, job_manager),
         )
-    return Settled(latest, job.status, highest)
+    return Settled(latest, job.status, latest.number)
 
 
 def savepoint_left_by(latest: Incarnation, job: JobSummary, job_manager: JobManager) -> str | None:
@@ -177,7 +210,6 @@ def _confirm_absent(
     latest: Incarnation,
     job_manager: JobManager,
     gateway: SqlGateway,
-    highest: int,
     log: logging.Logger,
 ) -> Settled:
     """Make sure that an incarnation which the cluster does not show will not appear any more.
@@ -201,7 +233,7 @@ def _confirm_absent(
         passed = over()  # asked before the look, so that one look comes after the grace
         job = job_manager.job(latest.flink_job_id)
         if job is not None:
-            return _seen(held, latest, job, job_manager, highest)
+            return _seen(held, latest, job, job_manager)
         if passed and all(j.job_id != latest.flink_job_id for j in job_manager.jobs()):
             break
         clock.sleep(0.5)
@@ -209,4 +241,4 @@ def _confirm_absent(
     gone = held.over(
         latest, "never appeared on the cluster" if never_seen else "lost by the cluster"
     )
-    return Settled(gone, None, highest)
+    return Settled(gone, None, gone.number)

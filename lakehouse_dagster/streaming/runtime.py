@@ -109,15 +109,17 @@ class Runtime:
         return other
 
     @contextmanager
-    def hold(self, name: str, holder: str) -> Iterator[HeldJob]:
+    def hold(self, job: str | StreamingJob, holder: str) -> Iterator[HeldJob]:
         """Hold the lease of a job while the block runs; released on any exception.
 
+        A job whose script is gone is given as what is left of it (``orphans.py``).
         Raises ``LeaseHeldError`` at once when another run or command acts on the job.
         """
+        held = self.job(job) if isinstance(job, str) else job
         with self.leases.held(
-            self.memory.lease_key(name), holder, self.policy.seconds("lease")
+            self.memory.lease_key(held.name), holder, self.policy.seconds("lease")
         ) as lease:
-            yield HeldJob(self, self.job(name), lease)
+            yield HeldJob(self, held, lease)
 
 
 @dataclass(frozen=True)

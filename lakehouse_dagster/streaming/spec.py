@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum
+from functools import cached_property
 
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError
@@ -43,6 +44,11 @@ class StreamingJob:
     def name(self) -> str:
         return self.definition.name
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over what the job runs; computed once."""
+        return self.definition.fingerprint
+
     @property
     def sink_keys(self) -> tuple[str, ...]:
         """The tables that it writes, as ``database.table``."""
@@ -57,8 +63,9 @@ class SupervisionPolicy:
     kept as ``timedelta``.
     """
 
-    tick_interval: timedelta | str = "15s"
-    """How often the supervisor looks at the cluster."""
+    tick_interval: timedelta | str = "9s"
+    """How often the supervisor looks at the cluster. With ``details_per_tick`` it says how soon
+    every job has been asked: 1,000 jobs within half of ``no_checkpoint_after``."""
     submission_timeout: timedelta | str = "2m"
     """How long the gateway may take to compile and submit an INSERT."""
     start_timeout: timedelta | str = "3m"
@@ -72,6 +79,11 @@ class SupervisionPolicy:
     """The shortest time between the two looks that make a vanished job LOST."""
     no_checkpoint_after: timedelta | str = "15m"
     """A running job without a completed checkpoint for longer than this is DEGRADED."""
+    no_progress_after: timedelta | str = "15m"
+    """A running job that reads nothing for longer than this, while its sources have more, is
+    DEGRADED."""
+    first_checkpoint_timeout: timedelta | str = "5m"
+    """How long an upgraded job may take to its first checkpoint before the old one comes back."""
     restarts_are_many: int = 5
     """More restarts than this within ``restart_window`` make a job DEGRADED."""
     restart_window: timedelta | str = "10m"
@@ -87,6 +99,13 @@ class SupervisionPolicy:
     """How many jobs one run starts or stops at the same time."""
     flink_restart_attempts: int = 20
     """How often Flink itself restarts a job (exponential back-off) before it is FAILED."""
+    restart_degraded: bool = False
+    """Whether a DEGRADED job is cancelled and started again from its newest checkpoint."""
+    respect_cancellation: bool = False
+    """Whether a job that somebody else cancelled or stopped on the cluster stays so. By default
+    the desired state wins, and it is started again."""
+    restore_point_grace: timedelta | str = "1d"
+    """How long a savepoint or checkpoint that a newer one has superseded is kept."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -136,6 +155,10 @@ def _check(policy: SupervisionPolicy | ProgressPolicy) -> None:
     """Check every setting of a policy, and turn intervals into ``timedelta``."""
     for item in fields(policy):
         what, value = f"{type(policy).__name__}.{item.name}", getattr(policy, item.name)
+        if item.type == "bool":
+            if not isinstance(value, bool):
+                raise ConfigurationError(f"{what} is {value!r}.", remedy="It is true or false.")
+            continue
         if item.type == "int":
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigurationError(

@@ -17,7 +17,11 @@ from lakehouse_dagster.system_db import JobRecord
 
 @dataclass(frozen=True)
 class JobStatus:
-    """One streaming job. ``restarts`` are those of its newest incarnation."""
+    """One streaming job. ``restarts`` are those of its newest incarnation.
+
+    ``foreign`` are Flink jobs of its name that somebody else started; ``orphaned``: no script
+    declares it any more; ``outdated``: its script is not the one that it runs.
+    """
 
     name: str
     desired: str
@@ -29,6 +33,12 @@ class JobStatus:
     last_checkpoint_age_seconds: float | None
     waits_for_a_person: bool
     last_error: str | None
+    outdated: bool = False
+    orphaned: bool = False
+    foreign: tuple[str, ...] = ()
+    attempts: int = 0
+    next_attempt_at: datetime | None = None
+    root_cause: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,12 @@ def _job(runtime: Runtime, observation: Observation, record: JobRecord) -> JobSt
         waits_for_a_person=not observation.healthy
         and waits_for_a_person(record, runtime.clock.now(), runtime.policy),
         last_error=record.last_error,
+        outdated=observation.outdated,
+        orphaned=observation.orphaned,
+        foreign=observation.foreign,
+        attempts=record.attempts,
+        next_attempt_at=record.next_attempt_at if record.attempts else None,
+        root_cause=incarnation.root_cause if incarnation else None,
     )
 
 

@@ -1,37 +1,38 @@
 """One look at the cluster: what every job does, and which of them a run must see to.
 
-A look asks ``/jobs/overview`` once and, for a few jobs in rotation, checkpoints. It changes nothing
-on the cluster; the run that it asks for does (``apply.py``).
+A look asks ``/jobs/overview`` once and, for a few jobs in rotation, details (``details.py``). It
+changes nothing on the cluster; the run that it asks for does (``apply.py``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError, NotFoundError
-from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
+from lakehouse_dagster.errors import FlinkError
+from lakehouse_dagster.flink import JobManager, JobSummary
 from lakehouse_dagster.streaming.cursor import Cursor
+from lakehouse_dagster.streaming.details import ask, seems_silent, whom_to_ask, write_down_finished
+from lakehouse_dagster.streaming.foreign import strangers
 from lakehouse_dagster.streaming.observe import (
+    CANCELLED_ON_THE_CLUSTER,
     Observation,
     ObservedState,
     Verb,
     is_due,
     observe,
+    waits_for_a_person,
     what_to_do,
 )
-from lakehouse_dagster.streaming.previous import own_numbers, savepoint_left_by
+from lakehouse_dagster.streaming.orphans import orphans
+from lakehouse_dagster.streaming.previous import known_numbers
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.system_db import (
-    DesiredState,
-    Incarnation,
-    IncarnationState,
-    JobRecord,
-)
+from lakehouse_dagster.streaming.spec import StartPolicy
+from lakehouse_dagster.system_db import DesiredState, Incarnation, JobRecord
 
 
 class SupervisorCursor(Cursor):
@@ -55,12 +56,16 @@ class Action:
 
 @dataclass(frozen=True)
 class Look:
-    """All jobs at one moment, and the actions that are due."""
+    """All jobs at one moment, and the actions that are due.
+
+    ``alerts`` are jobs that have begun to wait for a person, and nobody was told yet.
+    """
 
     observations: tuple[Observation, ...]
     actions: tuple[Action, ...]
     cursor: SupervisorCursor
     unreachable: str | None = None
+    alerts: tuple[Observation, ...] = ()
 
     def summary(self) -> str:
         """One line for the sensor's tick."""
@@ -68,24 +73,41 @@ class Look:
             return f"UNREACHABLE: {self.unreachable} Nothing is started meanwhile."
         counts: dict[str, int] = {}
         for observation in self.observations:
-            managed = observation.desired is not DesiredState.UNMANAGED
-            word = observation.observed.value if managed else "unmanaged"
+            word = _word(observation)
             counts[word] = counts.get(word, 0) + 1
         return ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) or "no jobs declared"
 
 
+def _word(observation: Observation) -> str:
+    if observation.orphaned:
+        return "ORPHANED"
+    managed = observation.desired is not DesiredState.UNMANAGED
+    return observation.observed.value if managed else "unmanaged"
+
+
 def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
-    """Look at the cluster once and decide what is due; count the attempts that are asked for."""
-    records = {name: runtime.memory.ensure(name) for name in runtime.jobs}
-    latest = runtime.memory.all_latest()
+    """Look at the cluster once and decide what is due.
+
+    Raises ``SystemDatabaseError`` when nothing can be remembered: then nothing is done either.
+    """
+    runtime.memory.ensure_all(runtime.jobs)
+    state = runtime.memory.state()
+    gone = orphans(runtime, state.records.values())
+    records = {name: state.records[name] for name in runtime.jobs}
+    records |= {record.name: record for record in gone}
+    latest = {name: i for name, i in state.latest.items() if name in records}
     try:
         with runtime.cluster.job_manager() as job_manager:
-            on_cluster = {job.job_id: job for job in job_manager.jobs()}
-            latest = _with_details(runtime, job_manager, latest, on_cluster, cursor)
+            return _Looker(runtime, job_manager, cursor, records, latest).look()
     except FlinkError as error:  # also an answer such as 500 or 401 says nothing about any job
         observations = tuple(
             Observation(
-                name, record.desired, ObservedState.UNREACHABLE, error.message, latest.get(name)
+                name,
+                record.desired,
+                ObservedState.UNREACHABLE,
+                error.message,
+                latest.get(name),
+                orphaned=name not in runtime.jobs,
             )
             for name, record in records.items()
         )
@@ -96,7 +118,6 @@ def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
             cursor.model_copy(update={"missing_since": {}}),
             unreachable=error.message,
         )
-    return _decide(runtime, records, latest, on_cluster, cursor)
 
 
 def observe_all(runtime: Runtime) -> tuple[Observation, ...]:
@@ -116,84 +137,210 @@ def observe_all(runtime: Runtime) -> tuple[Observation, ...]:
     return look(runtime, first.cursor).observations
 
 
-def _decide(
-    runtime: Runtime,
-    records: Mapping[str, JobRecord],
-    latest: Mapping[str, Incarnation],
-    on_cluster: Mapping[str, JobSummary],
-    cursor: SupervisorCursor,
-) -> Look:
-    now = runtime.clock.now()
-    observations: list[Observation] = []
-    actions: list[Action] = []
-    missing: dict[str, datetime] = {}
-    for name, record in records.items():
-        incarnation = latest.get(name)
-        summary = on_cluster.get(incarnation.flink_job_id) if incarnation else None
-        if incarnation is not None and summary is None:
-            missing[name] = cursor.missing_since.get(name, now)
-        observation = observe(
-            record,
-            incarnation,
-            summary,
-            missing_since=cursor.missing_since.get(name),
-            now=now,
-            policy=runtime.policy,
-        )
-        observations.append(observation)
-        stray = _stray(runtime, name, incarnation, on_cluster)
-        action = _due_action(runtime, record, observation, stray, now)
-        if action is not None:
-            actions.append(action)
-    return Look(
-        tuple(observations),
-        tuple(actions),
-        cursor.model_copy(update={"missing_since": missing, "rotation": cursor.rotation + 1}),
-    )
-
-
 _BRINGS_TO = {
-    DesiredState.RUNNING: Verb.START,
+    DesiredState.RUNNING: Verb.RECOVER,
     DesiredState.SUSPENDED: Verb.STOP,
     DesiredState.CANCELED: Verb.CANCEL,
 }
 
 
-def _stray(
-    runtime: Runtime,
-    name: str,
-    latest: Incarnation | None,
-    on_cluster: Mapping[str, JobSummary],
-) -> int | None:
-    """An incarnation that lives beside or instead of the newest one on record.
+class _Looker:
+    """One look, with what it has read so far."""
 
-    A superseded one, which every verb cancels first; or one above, when the database is an old one.
-    """
-    newest = latest.number if latest else 0
-    for job_id, number in own_numbers(runtime.identity, name, newest).items():
-        job = on_cluster.get(job_id)
-        if number != newest and job is not None and not job.status.is_terminal:
-            return number
-    return None
+    def __init__(
+        self,
+        runtime: Runtime,
+        job_manager: JobManager,
+        cursor: SupervisorCursor,
+        records: Mapping[str, JobRecord],
+        latest: dict[str, Incarnation],
+    ) -> None:
+        self._runtime = runtime
+        self._job_manager = job_manager
+        self._cursor = cursor
+        self._records = records
+        self._latest = latest
+        self._now = runtime.clock.now()
 
+    def look(self) -> Look:
+        runtime, jobs = self._runtime, self._job_manager.jobs()
+        on_cluster = {job.job_id: job for job in jobs}
+        self._latest |= write_down_finished(runtime, self._job_manager, self._latest, on_cluster)
+        whom = whom_to_ask(
+            self._latest.values(),
+            on_cluster,
+            rotation=self._cursor.rotation,
+            now=self._now,
+            policy=runtime.policy,
+        )
+        asked = ask(runtime, self._job_manager, whom, on_cluster)
+        self._latest |= asked
+        self._forget_attempts(asked)
+        found = self._strangers(on_cluster)
+        observations: list[Observation] = []
+        actions: list[Action] = []
+        missing: dict[str, datetime] = {}
+        for name, record in self._records.items():
+            incarnation = self._latest.get(name)
+            summary = on_cluster.get(incarnation.flink_job_id) if incarnation else None
+            if incarnation is not None and summary is None:
+                missing[name] = self._cursor.missing_since.get(name, self._now)
+            strays, foreign = found.get(name, ((), ()))
+            observation = self._observe(record, incarnation, summary, name in asked)
+            if foreign:
+                observation = replace(observation, foreign=foreign)
+            observations.append(observation)
+            action = self._due_action(record, observation, strays)
+            if action is not None:
+                actions.append(action)
+        return Look(
+            tuple(self._with_what_they_wait_for(observations)),
+            tuple(actions),
+            self._cursor.model_copy(
+                update={"missing_since": missing, "rotation": self._cursor.rotation + 1}
+            ),
+            alerts=tuple(o for o in observations if self._is_to_be_told(o)),
+        )
 
-def _due_action(
-    runtime: Runtime,
-    record: JobRecord,
-    observation: Observation,
-    stray: int | None,
-    now: datetime,
-) -> Action | None:
-    verb = what_to_do(observation, runtime.jobs[record.name].start)
-    reason = observation.reason
-    if stray is not None and verb is None:
-        verb = _BRINGS_TO.get(record.desired)
-        reason = f"incarnation {stray} runs, which is not the newest on record"
-    if verb is None or not is_due(record, now, runtime.policy):
-        return None
-    if runtime.leases.current(runtime.memory.lease_key(record.name)) is not None:
-        return None  # a run or a command acts on it right now
-    return Action(record.name, verb, reason, record.attempts + 1)
+    def _observe(
+        self,
+        record: JobRecord,
+        incarnation: Incarnation | None,
+        summary: JobSummary | None,
+        asked: bool,
+    ) -> Observation:
+        policy = self._runtime.policy
+        observation = observe(
+            record,
+            incarnation,
+            summary,
+            missing_since=self._cursor.missing_since.get(record.name),
+            now=self._now,
+            policy=policy,
+        )
+        if (
+            observation.observed is ObservedState.DEGRADED
+            and not asked
+            and incarnation is not None
+            and summary is not None
+            and seems_silent(incarnation, summary, self._now, policy)
+            and ObservedState.DEGRADED.value not in self._cursor.health.get(record.name, "")
+        ):
+            # What is on record may only be old: what was last reported of it stands.
+            observation = replace(
+                observation, observed=ObservedState.RUNNING, reason="not asked for a while"
+            )
+        job = self._runtime.jobs.get(record.name)
+        if job is None:
+            return replace(observation, orphaned=True)
+        if incarnation is not None and incarnation.fingerprint not in ("", job.fingerprint):
+            return replace(observation, outdated=True)
+        return observation
+
+    def _forget_attempts(self, asked: Mapping[str, Incarnation]) -> None:
+        """A job that has been well for a while has reached its desired state.
+
+        Not at its first checkpoint: a job that dies soon after each start must come to its cap.
+        """
+        window = self._runtime.policy.seconds("restart_window")
+        for name, incarnation in asked.items():
+            well = incarnation.checkpoint_at
+            if not self._records[name].attempts or well is None:
+                continue
+            if (well - incarnation.recorded_at).total_seconds() > window:
+                self._runtime.memory.reset_attempts(name)
+
+    def _strangers(
+        self, on_cluster: Mapping[str, JobSummary]
+    ) -> dict[str, tuple[tuple[int, ...], tuple[str, ...]]]:
+        """By job: numbers of its incarnations that run besides the newest; foreign jobs' ids."""
+        newest = {incarnation.flink_job_id for incarnation in self._latest.values()}
+        unknown: dict[str, list[JobSummary]] = {}
+        for job in on_cluster.values():
+            # Every job of ours bears its job's name, so other names need not be looked at.
+            ours_by_name = job.job_id not in newest and job.name in self._records
+            if ours_by_name and not job.status.is_terminal:
+                unknown.setdefault(job.name, []).append(job)
+        return {name: self._strangers_of(name, jobs) for name, jobs in unknown.items()}
+
+    def _strangers_of(
+        self, name: str, unknown: list[JobSummary]
+    ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        runtime = self._runtime
+        numbers = known_numbers(runtime.identity, name, runtime.memory.incarnations(name))
+        strays = [numbers[job.job_id] for job in unknown if job.job_id in numbers]
+        others = [job for job in unknown if job.job_id not in numbers]
+        strange = strangers(runtime, self._job_manager, name, others)
+        strays += [number for number, _ in strange.forgotten]
+        return tuple(strays), tuple(job.job_id for job in strange.foreign)
+
+    def _due_action(
+        self, record: JobRecord, observation: Observation, strays: tuple[int, ...]
+    ) -> Action | None:
+        runtime = self._runtime
+        if self._is_respected(record, observation):
+            return None
+        job = runtime.jobs.get(record.name)
+        verb = what_to_do(
+            observation,
+            job.start if job else StartPolicy.ON_DEMAND,
+            restart_degraded=runtime.policy.restart_degraded,
+        )
+        reason = observation.reason
+        if strays and verb is None and job is not None:
+            verb = _BRINGS_TO.get(record.desired)
+            reason = f"incarnation {strays[0]} runs, which is not the newest on record"
+        if verb is None or not is_due(record, self._now, runtime.policy):
+            return None
+        if runtime.leases.current(runtime.memory.lease_key(record.name)) is not None:
+            return None  # a run or a command acts on it right now
+        return Action(record.name, verb, reason, record.attempts + 1)
+
+    def _is_respected(self, record: JobRecord, observation: Observation) -> bool:
+        """Whether somebody else stopped the job on the cluster, and the policy says to let them."""
+        incarnation = observation.incarnation
+        if (
+            not self._runtime.policy.respect_cancellation
+            or record.desired is not DesiredState.RUNNING
+            or incarnation is None
+            or incarnation.stop_trigger_id is not None
+        ):
+            return False
+        if observation.reason == CANCELLED_ON_THE_CLUSTER:
+            self._runtime.memory.set_desired(record.name, DesiredState.CANCELED)
+            return True
+        if observation.observed is ObservedState.SUSPENDED:
+            self._runtime.memory.set_desired(record.name, DesiredState.SUSPENDED)
+            return True
+        return False
+
+    def _is_to_be_told(self, observation: Observation) -> bool:
+        record = self._records[observation.name]
+        return (
+            record.alerted_at is None
+            and not observation.healthy
+            and waits_for_a_person(record, self._now, self._runtime.policy)
+        )
+
+    def _with_what_they_wait_for(self, observations: list[Observation]) -> list[Observation]:
+        """Where jobs wait for tasks to run, say what the cluster lacks; one more question then."""
+        waiting = (ObservedState.STARTING, ObservedState.RESTARTING, ObservedState.DEGRADED)
+        if not any(o.observed in waiting for o in observations):
+            return observations
+        overview = self._job_manager.overview()
+        if overview.slots_available > 0:
+            return observations
+        lack = (
+            "no TaskManager is registered"
+            if overview.task_managers == 0
+            else f"all {overview.slots_total} task slots are taken"
+        )
+        return [
+            replace(o, reason=f"{o.reason}; {lack}")
+            if o.observed in waiting and o.reason != "all tasks run"
+            else o
+            for o in observations
+        ]
 
 
 def claim(runtime: Runtime, actions: tuple[Action, ...]) -> str:
@@ -209,110 +356,3 @@ def claim(runtime: Runtime, actions: tuple[Action, ...]) -> str:
     asked = ",".join(f"{a.job}:{a.verb.value}#{a.attempt}" for a in actions)
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
     return f"{runtime.lakehouse}-{digest}-{now:%Y%m%dT%H%M%S.%f}"
-
-
-def _with_details(
-    runtime: Runtime,
-    job_manager: JobManager,
-    latest: Mapping[str, Incarnation],
-    on_cluster: Mapping[str, JobSummary],
-    cursor: SupervisorCursor,
-) -> dict[str, Incarnation]:
-    """Ask checkpoints for the next few live jobs in rotation, and write down what is new."""
-    result = _write_down_finished(runtime, job_manager, latest, on_cluster)
-    alive = sorted(
-        name
-        for name, incarnation in latest.items()
-        if name in runtime.jobs
-        and incarnation.flink_job_id in on_cluster
-        and not on_cluster[incarnation.flink_job_id].status.is_terminal
-    )
-    if not alive:
-        return result
-    size = runtime.policy.details_per_tick
-    first = cursor.rotation * size % len(alive)
-    for name in (alive + alive)[first : first + min(size, len(alive))]:
-        try:
-            result[name] = _checkpoints(runtime, job_manager, result[name])
-        except ClusterUnreachableError:
-            raise
-        except FlinkError:
-            continue  # it ended between the two questions; the next look shows it
-    return result
-
-
-def _write_down_finished(
-    runtime: Runtime,
-    job_manager: JobManager,
-    latest: Mapping[str, Incarnation],
-    on_cluster: Mapping[str, JobSummary],
-) -> dict[str, Incarnation]:
-    """Remember which jobs have finished, once each, before the cluster forgets it.
-
-    Later it could not be told from a job that was lost, and all would be read again.
-    """
-    result = dict(latest)
-    for name, incarnation in latest.items():
-        job = on_cluster.get(incarnation.flink_job_id)
-        finished = job is not None and job.status is FlinkJobStatus.FINISHED
-        stopping = incarnation.state is IncarnationState.STOPPING  # whoever stops it says so
-        if job is None or not finished or incarnation.state.is_over or stopping:
-            continue
-        try:
-            savepoint = savepoint_left_by(incarnation, job, job_manager)
-        except NotFoundError:
-            continue  # forgotten between the two questions
-        result[name] = runtime.memory.update(
-            name,
-            incarnation.number,
-            state=IncarnationState.ENDED,
-            ended_at=job.ended_at,
-            end_reason=job.status.value,
-            savepoint_path=savepoint,
-        )
-    return result
-
-
-def _checkpoints(
-    runtime: Runtime, job_manager: JobManager, incarnation: Incarnation
-) -> Incarnation:
-    statistics = job_manager.checkpoints(incarnation.flink_job_id)
-    newest = statistics.latest_completed
-    if newest is not None and newest.id != incarnation.checkpoint_id:
-        incarnation = runtime.memory.update(
-            incarnation.job_name,
-            incarnation.number,
-            checkpoint_id=newest.id,
-            checkpoint_path=newest.external_path,
-            checkpoint_at=newest.completed_at,
-        )
-        record = runtime.memory.ensure(incarnation.job_name)
-        if record.attempts:
-            runtime.memory.reset_attempts(incarnation.job_name)
-    # A start from a restore point counts as one restored checkpoint; it is no restart.
-    restarts = max(0, statistics.restored_count - (1 if incarnation.restored_from else 0))
-    if restarts != incarnation.restarts:
-        incarnation = _count_restarts(runtime, incarnation, restarts)
-    if incarnation.state in (IncarnationState.RECORDED, IncarnationState.SUBMITTED):
-        incarnation = runtime.memory.update(
-            incarnation.job_name,
-            incarnation.number,
-            state=IncarnationState.RUNNING,
-            running_at=runtime.clock.now(),
-        )
-    return incarnation
-
-
-def _count_restarts(runtime: Runtime, incarnation: Incarnation, restarts: int) -> Incarnation:
-    """Write down the restarts so far; those since the window began are the recent ones."""
-    now, window = runtime.clock.now(), runtime.policy.seconds("restart_window")
-    began = incarnation.restart_window_at
-    if began is not None and (now - began).total_seconds() < window:
-        return runtime.memory.update(incarnation.job_name, incarnation.number, restarts=restarts)
-    return runtime.memory.update(
-        incarnation.job_name,
-        incarnation.number,
-        restarts=restarts,
-        restarts_before_window=incarnation.restarts,
-        restart_window_at=now,
-    )

@@ -12,6 +12,7 @@ from lakehouse_dagster.cli.project import load_project
 from lakehouse_dagster.errors import StreamingJobError
 from lakehouse_dagster.streaming.apply import Applied
 from lakehouse_dagster.streaming.definitions import _records
+from lakehouse_dagster.streaming.outcomes import in_words
 from lakehouse_dagster.streaming.start import StartedHow, StartOutcome
 from lakehouse_dagster.streaming.stop import StopOutcome, StoppedHow
 from lakehouse_dagster.system_db import DesiredState, flink_job_id
@@ -125,7 +126,7 @@ def test_a_job_that_could_not_be_started_is_still_wanted_by_the_supervisor(
 
 
 def test_text_says_what_was_done() -> None:
-    assert [command._in_words(result) for result in DONE if result.error is None] == [
+    assert [in_words(result.outcome) for result in DONE if result.outcome is not None] == [
         "a: started as incarnation 2 (Flink job id), checkpoint 7",
         "b: stopped with savepoint file:/savepoint-1",
         "c: cancelled; its checkpoints are kept",

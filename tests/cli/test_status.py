@@ -34,6 +34,12 @@ JOB_KEYS = {
     "last_checkpoint_age_seconds",
     "waits_for_a_person",
     "last_error",
+    "outdated",
+    "orphaned",
+    "foreign",
+    "attempts",
+    "next_attempt_at",
+    "root_cause",
 }
 TABLE_KEYS = {
     "name",

@@ -267,7 +267,10 @@ def test_a_component_in_python_takes_the_objects_themselves(tmp_path: Path) -> N
 def test_the_schema_describes_every_setting_of_the_policies() -> None:
     schema = LakehouseComponent.get_model_cls().model_json_schema()["properties"]
     assert schema["supervision"]["properties"]["max_attempts"] == {"type": ["integer", "string"]}
-    assert schema["progress"]["properties"]["tick_interval"] == {"type": "string"}
+    assert schema["supervision"]["properties"]["restart_degraded"] == {
+        "type": ["boolean", "string"]
+    }
+    assert schema["progress"]["properties"]["tick_interval"] == {"type": ["string"]}
     assert schema["progress"]["additionalProperties"] is False
 
 

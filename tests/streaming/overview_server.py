@@ -34,12 +34,12 @@ def overview_entry(job_id: str, status: str = "RUNNING", **values: Any) -> dict[
     }
 
 
-def completed_checkpoint(number: int) -> dict[str, Any]:
+def completed_checkpoint(number: int, *, after_ms: int = 0) -> dict[str, Any]:
     """The answer of ``GET /jobs/:id/checkpoints`` after so many checkpoints."""
     newest = {
         "id": number,
         "external_path": f"file:/checkpoints/chk-{number}",
-        "latest_ack_timestamp": MILLIS,
+        "latest_ack_timestamp": MILLIS + after_ms,
         "trigger_timestamp": MILLIS,
         "end_to_end_duration": 5,
         "state_size": 10,
@@ -58,6 +58,12 @@ class Overview:
     rest_url: str = ""
     jobs: list[dict[str, Any]] = field(default_factory=list)
     checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
+    exceptions: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """By job: milliseconds since NOW and stack trace of each."""
+    markers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By job: the global job parameters that it was submitted with."""
+    slots_available: int = 4
+    task_managers: int = 1
     status_code: int = 200
     body: bytes | None = None
     requests: list[str] = field(default_factory=list)
@@ -68,8 +74,36 @@ class Overview:
             return self.status_code, self.body or b'{"errors": ["not now"]}'
         if path == "/jobs/overview":
             return 200, json.dumps({"jobs": self.jobs}).encode()
+        if path == "/overview":
+            return 200, json.dumps(self._cluster()).encode()
         job_id = path.split("/")[2]
+        if path.endswith("/exceptions"):
+            return 200, json.dumps(self._exceptions(job_id)).encode()
+        if path.endswith("/config"):
+            user_config = self.markers.get(job_id, {})
+            shown = {"jid": job_id, "name": "job", "execution-config": {"user-config": user_config}}
+            return 200, json.dumps(shown).encode()
         return 200, json.dumps(self.checkpoints.get(job_id, _NO_CHECKPOINTS)).encode()
+
+
+    def _exceptions(self, job_id: str) -> dict[str, Any]:
+        entries = [
+            {"stacktrace": text, "timestamp": MILLIS + at, "exceptionName": "x"}
+            for at, text in self.exceptions.get(job_id, [])
+        ]
+        return {"exceptionHistory": {"entries": entries, "truncated": False}}
+
+    def _cluster(self) -> dict[str, Any]:
+        return {
+            "flink-version": "2.0.2",
+            "taskmanagers": self.task_managers,
+            "slots-total": 4 * self.task_managers,
+            "slots-available": self.slots_available,
+            "jobs-running": len(self.jobs),
+            "jobs-finished": 0,
+            "jobs-cancelled": 0,
+            "jobs-failed": 0,
+        }
 
 
 @contextmanager

@@ -93,7 +93,7 @@ class Running:
             name,
             number=number,
             flink_job_id=job_id,
-            fingerprint="f",
+            fingerprint=self.lake.runtime.job(name).fingerprint,
             restored_from=None,
             fencing=number,
             session_handle=None,
@@ -179,11 +179,14 @@ def test_definitions_load_without_network_and_without_heavy_imports(tmp_path: Pa
     assert [name for name in HEAVY if name in found["modules"]] == []
     assert found["assets"] == ["datagen/x", "dwd/b", "ods/a"]
     assert found["jobs"] == [
+        "lake_adopt_streaming_jobs",
         "lake_cancel_streaming_jobs",
+        "lake_forget_streaming_jobs",
         "lake_reconcile_streaming_jobs",
         "lake_restart_streaming_jobs",
         "lake_start_streaming_jobs",
         "lake_stop_streaming_jobs",
+        "lake_streaming_jobs_need_a_person",
     ]
     assert found["sensors"] == ["lake_progress", "lake_supervisor"]
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
@@ -351,15 +354,29 @@ def test_the_run_that_is_asked_for_names_jobs_that_its_config_takes(
 def test_a_healthy_job_needs_no_run_and_one_question(running: Running) -> None:
     job_id = running.started("ods_a")
     running.overview.jobs = [overview_entry(job_id)]
+    running.overview.checkpoints[job_id] = completed_checkpoint(1)
     result = running.tick()
     assert result.skip_message == "1 RUNNING, 1 unmanaged"
     assert running.overview.requests == ["/jobs/overview", f"/jobs/{job_id}/checkpoints"]
 
 
+def test_a_job_without_a_checkpoint_is_asked_for_exceptions_too(running: Running) -> None:
+    """Its restarts restore nothing, so that only the exceptions tell of them."""
+    job_id = running.started("ods_a")
+    running.overview.jobs = [overview_entry(job_id)]
+    running.overview.exceptions[job_id] = [(n * 1000, "java.lang.X: no") for n in range(-7, 0)]
+    running.tick()
+    latest = running.memory.latest("ods_a")
+    assert latest is not None
+    assert (latest.restarts, latest.root_cause) == (7, "java.lang.X: no")
+    (text,) = [t for _, t in evaluations(running.tick(after=timedelta(seconds=9))).values()]
+    assert text == "Should be RUNNING, is DEGRADED: restarted 7 times within 10m: java.lang.X: no."
+
+
 def test_a_failed_job_is_started_again(running: Running) -> None:
     running.overview.jobs = [overview_entry(running.started("ods_a"), "FAILED")]
     result = running.tick()
-    assert work(result) == [[("ods_a", "start")]]
+    assert work(result) == [[("ods_a", "recover")]]
     (request,) = result.run_requests
     assert request.tags["lakehouse/reason"] == "ods_a: Flink gave up on it"
 
@@ -371,7 +388,7 @@ def test_a_job_is_lost_only_after_two_looks(running: Running) -> None:
     running.overview.jobs = []
     assert work(running.tick(after=timedelta(minutes=5))) == []
     assert work(running.tick(after=timedelta(seconds=4))) == []
-    assert work(running.tick(after=timedelta(seconds=1))) == [[("ods_a", "start")]]
+    assert work(running.tick(after=timedelta(seconds=1))) == [[("ods_a", "recover")]]
 
 
 def test_an_unreachable_cluster_in_between_begins_the_count_anew(running: Running) -> None:
@@ -384,7 +401,7 @@ def test_an_unreachable_cluster_in_between_begins_the_count_anew(running: Runnin
     running.tick(after=timedelta(minutes=1))
     running.overview.status_code = 200
     assert work(running.tick(after=timedelta(minutes=1))) == []
-    assert work(running.tick(after=timedelta(seconds=5))) == [[("ods_a", "start")]]
+    assert work(running.tick(after=timedelta(seconds=5))) == [[("ods_a", "recover")]]
 
 
 def test_attempts_are_counted_backed_off_and_capped(tmp_path: Path, overview: Overview) -> None:
@@ -393,14 +410,32 @@ def test_attempts_are_counted_backed_off_and_capped(tmp_path: Path, overview: Ov
     overview.jobs = [overview_entry(lake.started("ods_a"), "FAILED")]
     asked: list[datetime] = []
     keys: list[str] = []
+    alarms: list[Any] = []
     for _ in range(60):
         result = lake.tick(after=timedelta(seconds=5))
         for request in result.run_requests or []:
+            if request.job_name == "lake_streaming_jobs_need_a_person":
+                alarms.append(request.run_config)
+                continue
             asked.append(lake.now)
             keys.append(request.run_key)
     pauses = [(b - a).total_seconds() for a, b in pairwise(asked)]
     assert pauses == [20.0, 40.0]
     assert len(set(keys)) == 3
+    assert alarms == [
+        {
+            "ops": {
+                "lake_wait_for_a_person": {
+                    "config": {
+                        "jobs": {
+                            "ods_a": "should be RUNNING, is FAILED (Flink gave up on it); "
+                            "3 attempts failed"
+                        }
+                    }
+                }
+            }
+        }
+    ]
     last = lake.instance.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(dg.AssetKey(["ods", "a"]), "job_health"), limit=1
     )[0]
@@ -422,7 +457,8 @@ def test_no_run_key_ever_comes_again(running: Running) -> None:
     assert len(set(keys)) == 4
 
 
-def test_a_new_checkpoint_forgives_earlier_attempts(running: Running) -> None:
+def test_a_job_that_is_well_for_a_while_is_forgiven_its_attempts(running: Running) -> None:
+    """Not at its first checkpoint: a job that dies soon after each start must reach its cap."""
     job_id = running.started("ods_a")
     running.memory.count_attempt("ods_a", next_attempt_at=None)
     running.overview.jobs = [overview_entry(job_id)]
@@ -431,8 +467,14 @@ def test_a_new_checkpoint_forgives_earlier_attempts(running: Running) -> None:
     record, latest = running.memory.get("ods_a"), running.memory.latest("ods_a")
     assert record is not None
     assert latest is not None
-    assert record.attempts == 0
+    assert record.attempts == 1
     assert (latest.checkpoint_id, latest.checkpoint_path) == (4, "file:/checkpoints/chk-4")
+    later = int(timedelta(minutes=11).total_seconds() * 1000)
+    running.overview.checkpoints[job_id] = completed_checkpoint(5, after_ms=later)
+    running.tick(after=timedelta(minutes=11))
+    record = running.memory.get("ods_a")
+    assert record is not None
+    assert record.attempts == 0
 
 
 def test_a_job_that_a_run_acts_on_is_left_to_it(running: Running) -> None:
@@ -440,7 +482,7 @@ def test_a_job_that_a_run_acts_on_is_left_to_it(running: Running) -> None:
     runtime = running.lake.runtime
     with runtime.leases.held(runtime.memory.lease_key("ods_a"), "a run", 60):
         assert work(running.tick()) == []
-    assert work(running.tick()) == [[("ods_a", "start")]]
+    assert work(running.tick()) == [[("ods_a", "recover")]]
 
 
 def test_health_is_told_only_when_it_changes(running: Running) -> None:

@@ -171,22 +171,22 @@ def test_lost_needs_two_looks_far_enough_apart() -> None:
     assert (found.observed, found.reason) == (ObservedState.LOST, "not on the cluster for 5.0s")
 
 
-START, STOP, CANCEL = Verb.START, Verb.STOP, Verb.CANCEL
+RECOVER, STOP, CANCEL = Verb.RECOVER, Verb.STOP, Verb.CANCEL
 TO_DO: dict[DesiredState, dict[ObservedState, Verb | None]] = {
     DesiredState.UNMANAGED: dict.fromkeys(ObservedState),
     DesiredState.RUNNING: {
-        ObservedState.ABSENT: START,
+        ObservedState.ABSENT: RECOVER,
         ObservedState.SUBMITTING: None,
         ObservedState.STARTING: None,
         ObservedState.RUNNING: None,
         ObservedState.RESTARTING: None,
         ObservedState.DEGRADED: None,
         ObservedState.STOPPING: None,
-        ObservedState.SUSPENDED: START,
-        ObservedState.FAILED: START,
+        ObservedState.SUSPENDED: RECOVER,
+        ObservedState.FAILED: RECOVER,
         ObservedState.FINISHED: None,
         ObservedState.UNREACHABLE: None,
-        ObservedState.LOST: START,
+        ObservedState.LOST: RECOVER,
     },
     DesiredState.SUSPENDED: {
         ObservedState.ABSENT: None,

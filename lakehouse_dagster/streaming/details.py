@@ -1,0 +1,230 @@
+"""What the overview does not say: checkpoints, restarts, root causes; a few jobs are asked a tick.
+
+Jobs are asked in rotation, those first that restart or seem to stand still. What is new is written
+to the system database in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError, NotFoundError
+from lakehouse_dagster.flink import (
+    CheckpointStatistics,
+    FlinkJobStatus,
+    JobException,
+    JobManager,
+    JobSummary,
+)
+from lakehouse_dagster.streaming.previous import savepoint_left_by
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.spec import SupervisionPolicy
+from lakehouse_dagster.system_db import Incarnation, IncarnationState
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.system_db import IncarnationChanges
+
+_TROUBLED = (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING)
+
+
+def whom_to_ask(
+    latest: Iterable[Incarnation],
+    on_cluster: Mapping[str, JobSummary],
+    *,
+    rotation: int,
+    now: datetime,
+    policy: SupervisionPolicy,
+) -> tuple[Incarnation, ...]:
+    """The live jobs whose details are asked in this tick: troubled ones, then the next in turn."""
+    alive = [
+        incarnation
+        for incarnation in latest
+        if (job := on_cluster.get(incarnation.flink_job_id)) and not job.status.is_terminal
+    ]
+    most = policy.details_per_tick
+    first = [i for i in alive if seems_silent(i, on_cluster[i.flink_job_id], now, policy)]
+    if len(first) > most:
+        start = rotation * most % len(first)
+        first = (first + first)[start : start + most]
+    in_turn = _in_turn(alive, rotation, most - len(first))
+    chosen = {i.job_name: i for i in (*first, *in_turn)}
+    return tuple(chosen.values())
+
+
+def _in_turn(alive: Sequence[Incarnation], rotation: int, size: int) -> Sequence[Incarnation]:
+    if not alive or size <= 0:
+        return ()
+    start = rotation * size % len(alive)
+    return [*alive, *alive][start : start + min(size, len(alive))]
+
+
+def seems_silent(
+    latest: Incarnation, job: JobSummary, now: datetime, policy: SupervisionPolicy
+) -> bool:
+    """Whether what is on record is bad news, which may only be old: better ask before saying so."""
+    if job.status in _TROUBLED:
+        return True
+    last_good = max(t for t in (job.started_at, latest.checkpoint_at) if t is not None)
+    if (now - last_good).total_seconds() > policy.seconds("no_checkpoint_after"):
+        return True
+    moved = latest.read_moved_at
+    return moved is not None and (now - moved).total_seconds() > policy.seconds("no_progress_after")
+
+
+def ask(
+    runtime: Runtime,
+    job_manager: JobManager,
+    whom: Iterable[Incarnation],
+    on_cluster: Mapping[str, JobSummary],
+) -> dict[str, Incarnation]:
+    """Ask about these and write down what is new; the incarnations as they are now, by job.
+
+    At most ``details_per_tick`` questions are asked. One that ended between the overview and its
+    question is left out, as are all once no answer comes: the next look shows them.
+    """
+    now = runtime.clock.now()
+    asked: dict[str, Incarnation] = {}
+    changed: list[tuple[str, int, IncarnationChanges]] = []
+    questions = _Questions(job_manager, runtime.policy.details_per_tick)
+    for incarnation in whom:
+        if questions.left <= 0:
+            break
+        try:
+            changes = _news(questions, incarnation, on_cluster, now, runtime.policy)
+        except ClusterUnreachableError:
+            break
+        except FlinkError:
+            continue
+        if changes:
+            changed.append((incarnation.job_name, incarnation.number, changes))
+            incarnation = replace(incarnation, **changes)
+        asked[incarnation.job_name] = incarnation
+    if changed:
+        runtime.memory.update_many(changed)
+    return asked
+
+
+def write_down_finished(
+    runtime: Runtime,
+    job_manager: JobManager,
+    latest: Mapping[str, Incarnation],
+    on_cluster: Mapping[str, JobSummary],
+) -> dict[str, Incarnation]:
+    """Remember which jobs have finished, once each, before the cluster forgets it.
+
+    Later it could not be told from a job that was lost, and all would be read again.
+    """
+    finished: dict[str, Incarnation] = {}
+    for name, incarnation in latest.items():
+        job = on_cluster.get(incarnation.flink_job_id)
+        if job is None or job.status is not FlinkJobStatus.FINISHED:
+            continue
+        stopping = incarnation.state is IncarnationState.STOPPING  # whoever stops it says so
+        if incarnation.state.is_over or stopping:
+            continue
+        try:
+            savepoint = savepoint_left_by(incarnation, job, job_manager)
+        except NotFoundError:
+            continue  # forgotten between the two questions
+        finished[name] = runtime.memory.update(
+            name,
+            incarnation.number,
+            state=IncarnationState.ENDED,
+            ended_at=job.ended_at,
+            end_reason=job.status.value,
+            savepoint_path=savepoint,
+        )
+    return finished
+
+
+class _Questions:
+    """The JobManager, asked a bounded number of times."""
+
+    def __init__(self, job_manager: JobManager, most: int) -> None:
+        self._job_manager = job_manager
+        self.left = most
+
+    def checkpoints(self, job_id: str) -> CheckpointStatistics:
+        self.left -= 1
+        return self._job_manager.checkpoints(job_id)
+
+    def exceptions(self, job_id: str) -> tuple[JobException, ...]:
+        self.left -= 1
+        return self._job_manager.exceptions(job_id)
+
+
+def _news(
+    questions: _Questions,
+    incarnation: Incarnation,
+    on_cluster: Mapping[str, JobSummary],
+    now: datetime,
+    policy: SupervisionPolicy,
+) -> IncarnationChanges:
+    job_id = incarnation.flink_job_id
+    statistics = questions.checkpoints(job_id)
+    changes = _checkpoint_news(incarnation, statistics)
+    restarts = _restored_since_start(incarnation, statistics)
+    troubled = on_cluster[job_id].status in _TROUBLED or restarts > incarnation.restarts
+    # Before its first checkpoint a restart restores nothing: only the exceptions tell of it.
+    if troubled or statistics.completed_count == 0:
+        exceptions = questions.exceptions(job_id)
+        changes |= _exception_news(incarnation, exceptions)
+        restarts = max(restarts, incarnation.restarts + _new_ones(incarnation, exceptions))
+    if restarts != incarnation.restarts:
+        changes |= _restart_news(incarnation, restarts, now, policy)
+    if incarnation.state in (IncarnationState.RECORDED, IncarnationState.SUBMITTED):
+        changes |= {"state": IncarnationState.RUNNING, "running_at": now}
+    return changes
+
+
+def _checkpoint_news(
+    incarnation: Incarnation, statistics: CheckpointStatistics
+) -> IncarnationChanges:
+    changes: IncarnationChanges = {}
+    newest = statistics.latest_completed
+    if newest is not None and newest.id != incarnation.checkpoint_id:
+        changes |= {
+            "checkpoint_id": newest.id,
+            "checkpoint_path": newest.external_path,
+            "checkpoint_at": newest.completed_at,
+        }
+    if statistics.failed_count != incarnation.failed_checkpoints:
+        changes["failed_checkpoints"] = statistics.failed_count
+    return changes
+
+
+def _restored_since_start(incarnation: Incarnation, statistics: CheckpointStatistics) -> int:
+    """Restored checkpoints; the restore point that it was started from is no restart."""
+    return max(0, statistics.restored_count - (1 if incarnation.restored_from else 0))
+
+
+def _new_ones(incarnation: Incarnation, exceptions: Sequence[JobException]) -> int:
+    known = incarnation.root_cause_at
+    return sum(known is None or exception.occurred_at > known for exception in exceptions)
+
+
+def _exception_news(
+    incarnation: Incarnation, exceptions: Sequence[JobException]
+) -> IncarnationChanges:
+    if not exceptions or not _new_ones(incarnation, exceptions):
+        return {}
+    newest = exceptions[0]
+    return {"root_cause": newest.root_cause, "root_cause_at": newest.occurred_at}
+
+
+def _restart_news(
+    incarnation: Incarnation, restarts: int, now: datetime, policy: SupervisionPolicy
+) -> IncarnationChanges:
+    """The restarts so far; those since the window began are the recent ones."""
+    began = incarnation.restart_window_at
+    window = policy.seconds("restart_window")
+    if began is not None and (now - began).total_seconds() < window:
+        return {"restarts": restarts}
+    return {
+        "restarts": restarts,
+        "restarts_before_window": incarnation.restarts,
+        "restart_window_at": now,
+    }

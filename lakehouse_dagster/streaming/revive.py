@@ -1,0 +1,29 @@
+"""Bring a job back that is up but not well: cancelled, and started from its newest checkpoint."""
+
+from __future__ import annotations
+
+import logging
+
+from lakehouse_dagster.streaming.previous import settle, wait_until_over
+from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
+from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
+
+
+def revive(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
+    """Cancel what runs, without a savepoint (a sick job may not give one), and start it again.
+
+    What is wanted of the job stays RUNNING. Raises what starting raises.
+    """
+    with (
+        held.runtime.cluster.job_manager() as job_manager,
+        held.runtime.cluster.sql_gateway() as gateway,
+    ):
+        settled = settle(held, job_manager, gateway, log)
+        if settled.alive and settled.incarnation is not None:
+            incarnation = settled.incarnation
+            log.info("Cancelling incarnation %d of %s.", incarnation.number, held.name)
+            held.still_ours()
+            job_manager.cancel(incarnation.flink_job_id)
+            wait_until_over(held, job_manager, incarnation.flink_job_id)
+            held.over(incarnation, "cancelled to be started again")
+    return start_or_adopt(held, log=log)
