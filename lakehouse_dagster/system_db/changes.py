@@ -12,18 +12,20 @@ import threading
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from lakehouse_dagster.system_db import incarnations, job_rows, schema
 from lakehouse_dagster.system_db.records import Incarnation, JobsState
 
 _changes = schema.changes
+# Made once: to make a statement takes longer than to run this one.
+_token = select(_changes.c.token).where(_changes.c.lakehouse == bindparam("lakehouse"))
+_token_to_change = _token.with_for_update()
 
 
 def token(connection: Connection, lakehouse: str) -> int | None:
     """The token of the lakehouse as this transaction sees it; ``None`` when nothing was written."""
-    query = select(_changes.c.token).where(_changes.c.lakehouse == lakehouse)
-    return connection.execute(query).scalar()
+    return connection.execute(_token, {"lakehouse": lakehouse}).scalar()
 
 
 def take_turn(connection: Connection, lakehouse: str) -> None:
@@ -35,15 +37,15 @@ def take_turn(connection: Connection, lakehouse: str) -> None:
     """
     if connection.dialect.name == "sqlite":
         return
-    query = select(_changes.c.token).where(_changes.c.lakehouse == lakehouse).with_for_update()
-    if connection.execute(query).first() is not None:
+    ours = {"lakehouse": lakehouse}
+    if connection.execute(_token_to_change, ours).first() is not None:
         return
     from sqlalchemy.dialects.postgresql import insert
 
     connection.execute(
         insert(_changes).values(lakehouse=lakehouse, token=0).on_conflict_do_nothing()
     )
-    connection.execute(query)
+    connection.execute(_token_to_change, ours)
 
 
 class StateCache:

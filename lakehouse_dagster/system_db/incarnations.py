@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, true, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from lakehouse_dagster.errors import IncarnationConflictError, SystemDatabaseError
@@ -15,8 +26,10 @@ from lakehouse_dagster.system_db import schema
 from lakehouse_dagster.system_db.records import Incarnation, IncarnationState, Origin
 
 _table = schema.incarnations
+_jobs = schema.jobs
 _names = tuple(field.name for field in fields(Incarnation))
 _columns = [_table.c[name] for name in _names]
+_STATE, _ORIGIN = _names.index("state"), _names.index("origin")
 _OVER = tuple(state.value for state in IncarnationState if state.is_over)
 
 
@@ -95,30 +108,33 @@ def matching(
         .order_by(_table.c.number.desc())
         .limit(limit)
     )
-    return tuple(_record(row) for row in connection.execute(query).mappings())
+    return tuple(_record(row) for row in connection.execute(query))
 
 
 def newest(connection: Connection, lakehouse: str) -> dict[str, Incarnation]:
     """The newest life of every job that had one, by the job's name, in one query."""
+    other = _table.alias()
     highest = (
-        select(_table.c.job_name, func.max(_table.c.number).label("number"))
-        .where(_table.c.lakehouse == lakehouse)
-        .group_by(_table.c.job_name)
-        .subquery()
+        select(func.max(other.c.number))
+        .where(other.c.lakehouse == _jobs.c.lakehouse, other.c.job_name == _jobs.c.name)
+        .scalar_subquery()
     )
+    # From the jobs, so that of each the index is asked once, however long its history is.
     query = (
         select(*_columns)
+        .select_from(_jobs)
         .join(
-            highest,
+            _table,
             and_(
-                _table.c.job_name == highest.c.job_name,
-                _table.c.number == highest.c.number,
+                _table.c.lakehouse == _jobs.c.lakehouse,
+                _table.c.job_name == _jobs.c.name,
+                _table.c.number == highest,
             ),
         )
-        .where(_table.c.lakehouse == lakehouse)
-        .order_by(_table.c.job_name)
+        .where(_jobs.c.lakehouse == lakehouse)
+        .order_by(_jobs.c.name)
     )
-    return {row["job_name"]: _record(row) for row in connection.execute(query).mappings()}
+    return {life.job_name: life for life in map(_record, connection.execute(query))}
 
 
 def insert(connection: Connection, lakehouse: str, values: Mapping[str, Any]) -> Incarnation:
@@ -153,14 +169,8 @@ def change(
     Raises:
         IncarnationConflictError: a superseded incarnation would come to life again.
     """
-    unknown = sorted(set(changes) - _CHANGEABLE)
-    if unknown:
-        raise TypeError(f"These fields of an incarnation cannot be changed: {unknown}")
-    values: dict[str, Any] = dict(changes)
-    if "state" in changes:
-        state = IncarnationState(changes["state"])
-        _refuse_revival(before, state)
-        values["state"] = state.value
+    _refuse_revival(before, changes)
+    values = _column_values(changes)
     if values:
         connection.execute(
             update(_table).where(_this(lakehouse, before.job_name, before.number)).values(values)
@@ -176,23 +186,21 @@ def change_many(
 
     Those that are not recorded, and superseded ones that would come to life again, are left alone.
     """
-    these = tuple_(_table.c.job_name, _table.c.number).in_(
-        {(name, number) for name, number, _ in changes}
+    # Of these names any of these numbers: a few too many, but found by the index on SQLite too.
+    these = and_(
+        _table.c.job_name.in_({name for name, _, _ in changes}),
+        _table.c.number.in_({number for _, number, _ in changes}),
     )
-    before = {(life.job_name, life.number): life for life in matching(connection, lakehouse, these)}
-    written = set()
+    known = {(life.job_name, life.number): life for life in matching(connection, lakehouse, these)}
+    to_write: dict[tuple[str, int], dict[str, Any]] = {}
     for name, number, values in changes:
-        key = (name, number)
-        if key not in before:
+        before = known.get((name, number))
+        if before is None or _is_revival(before, values):
             continue
-        try:
-            change(connection, lakehouse, before[key], values)
-        except IncarnationConflictError:
-            continue
-        before[key] = replace(before[key], **values)
-        written.add(key)
+        to_write.setdefault((name, number), {}).update(_column_values(values))
+    _update_all(connection, lakehouse, to_write)
     now = matching(connection, lakehouse, these)
-    return tuple(life for life in now if (life.job_name, life.number) in written)
+    return tuple(life for life in now if (life.job_name, life.number) in to_write)
 
 
 def refuse_taken(connection: Connection, lakehouse: str, name: str, number: int) -> None:
@@ -287,18 +295,55 @@ def _number_taken(name: str, number: int, highest: int) -> IncarnationConflictEr
     )
 
 
-def _refuse_revival(before: Incarnation, state: IncarnationState) -> None:
+def _update_all(
+    connection: Connection, lakehouse: str, values: Mapping[tuple[str, int], Mapping[str, Any]]
+) -> None:
+    """Update rows by one statement for all those that change in the same columns."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for (name, number), new in values.items():
+        row = {"of_lakehouse": lakehouse, "of_job": name, "of_number": number, **new}
+        alike.setdefault(tuple(sorted(new)), []).append(row)
+    for columns, rows in alike.items():
+        if columns:
+            connection.execute(
+                update(_table)
+                .where(
+                    _table.c.lakehouse == bindparam("of_lakehouse"),
+                    _table.c.job_name == bindparam("of_job"),
+                    _table.c.number == bindparam("of_number"),
+                )
+                .values({column: bindparam(column) for column in columns}),
+                rows,
+            )
+
+
+def _column_values(changes: IncarnationChanges) -> dict[str, Any]:
+    unknown = sorted(set(changes) - _CHANGEABLE)
+    if unknown:
+        raise TypeError(f"These fields of an incarnation cannot be changed: {unknown}")
+    values: dict[str, Any] = dict(changes)
+    if "state" in values:
+        values["state"] = IncarnationState(values["state"]).value
+    return values
+
+
+def _is_revival(before: Incarnation, changes: IncarnationChanges) -> bool:
     stays = (IncarnationState.SUPERSEDED, IncarnationState.ENDED)
-    if before.state is IncarnationState.SUPERSEDED and state not in stays:
+    superseded = before.state is IncarnationState.SUPERSEDED
+    return superseded and changes.get("state", before.state) not in stays
+
+
+def _refuse_revival(before: Incarnation, changes: IncarnationChanges) -> None:
+    if _is_revival(before, changes):
         raise IncarnationConflictError(
             f"Incarnation {before.number} of the job {before.job_name} was superseded and cannot "
-            f"become {state.value} again.",
+            f"become {IncarnationState(changes['state']).value} again.",
             remedy="Look at the job's latest incarnation.",
         )
 
 
-def _record(row: Mapping[Any, Any]) -> Incarnation:
-    values = {name: row[name] for name in _names}
-    values["state"] = IncarnationState(values["state"])
-    values["origin"] = Origin(values["origin"])
-    return Incarnation(**values)
+def _record(row: Row[Any]) -> Incarnation:
+    values = list(row)
+    values[_STATE] = IncarnationState(values[_STATE])
+    values[_ORIGIN] = Origin(values[_ORIGIN])
+    return Incarnation(*values)

@@ -90,7 +90,7 @@ class Jobs:
     def ensure_all(self, names: Iterable[str]) -> None:
         """Remember those jobs as UNMANAGED of which nothing is remembered yet."""
         wanted = list(names)
-        known = {job.name for job in self.all()}
+        known = self.state().records
         if all(name in known for name in wanted):
             return
         with self._write() as connection:
