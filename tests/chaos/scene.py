@@ -55,6 +55,8 @@ class Scene:
         self.may_fail: set[str] = set()
         """Names of actors that the fault itself makes end otherwise than well."""
         self.foreign_ids: set[str] = set()
+        self.proved = False
+        """Set by a scenario that had to prove all itself, before its stage was taken down."""
         self.moment = ""
         self.armed = threading.Event()
         """Set when a fault that waits for its moment has struck."""
@@ -177,22 +179,24 @@ class Scene:
 
     def prove(self, seconds: float = PATIENCE_SECONDS) -> None:
         """The desired state is reached, stays, and nothing is doubled, lost or left behind."""
+        if self.proved:
+            return
         self.gateway.heal()
         self.rest.heal()
         if self.desired() is not DesiredState.RUNNING:
             self.until(self.none_runs, "the end of the job", seconds)
-            self._end_actors()
+            self.end_actors()
             self.lab.start()
         self.until(self.one_runs, "exactly one job", seconds)
         self.lab.source.write(20)
         self.lab.copied(seconds=seconds)
         job_id = self.until(self.one_runs, "exactly one job", seconds)
         self.lab.wait_for_checkpoints(job_id, 2)
-        errors = self._end_actors()
-        found = violations(self._evidence(job_id, errors))
+        errors = self.end_actors()
+        found = violations(self.evidence(job_id, errors))
         assert not found, "; ".join(found)
 
-    def _end_actors(self) -> list[str]:
+    def end_actors(self) -> list[str]:
         """Let all processes end by themselves; what they say that nobody should have to read."""
         errors: list[str] = []
         for actor in self.actors:
@@ -205,25 +209,27 @@ class Scene:
         self.actors.clear()
         return errors
 
-    def _evidence(self, job_id: str, errors: list[str]) -> Evidence:
+    def evidence(
+        self, job_id: str, errors: list[str], job: str | None = None, table: str = TABLE
+    ) -> Evidence:
+        """All that is known of a job whose id is thought to be ``job_id``."""
         lab = self.lab
-        newest = lab.books.memory.latest(lab.job)
+        job = job or lab.job
+        newest = lab.books.memory.latest(job)
         assert newest is not None
         with lab.cluster.job_manager() as job_manager:
             alive = [
-                j.job_id
-                for j in job_manager.jobs()
-                if j.name == lab.job and not j.status.is_terminal
+                j.job_id for j in job_manager.jobs() if j.name == job and not j.status.is_terminal
             ]
-        lease = lab.books.leases.current(lab.books.memory.lease_key(lab.job))
+        lease = lab.books.leases.current(lab.books.memory.lease_key(job))
         return Evidence(
-            job=lab.job,
+            job=job,
             history=job_manager_history(job_manager_log(self.stack)),
             most_at_once=self._watcher.most_at_once,
             foreign_ids=frozenset(self.foreign_ids),
             wanted_id=job_id,
             alive_ids=alive,
-            rows=compare(lab.catalog, TABLE, lab.source),
+            rows=compare(lab.catalog, table, lab.source),
             restored=(newest.restored_from, lab.checkpoints(job_id).restored_path),
             posted_ids=self._posted_ids(),
             held_leases=[lease.key] if lease else [],

@@ -168,7 +168,8 @@ class Laboratory:
 
     def on_cluster(self, job: str | None = None) -> list[JobSummary]:
         """The incarnations of the job that the JobManager shows alive."""
-        ids = own_numbers(self.identity, job or self.job, 20)
+        recorded = {incarnation.flink_job_id for incarnation in self.incarnations(job)}
+        ids = recorded | set(own_numbers(self.identity, job or self.job, 20))
         with self.cluster.job_manager() as job_manager:
             return [j for j in job_manager.jobs() if j.job_id in ids and not j.status.is_terminal]
 
@@ -221,14 +222,11 @@ class Laboratory:
         return self.books.leases.current(key) is None
 
     def clean_up(self) -> None:
-        """Cancel whatever of this laboratory still runs."""
-        ids: dict[str, int] = {}
-        for job in {self.job, *(record.name for record in self.books.memory.all())}:
-            ids |= own_numbers(self.identity, job, 20)
+        """Cancel whatever of this laboratory still runs: its names are nobody else's."""
         try:
             with self.cluster.job_manager() as job_manager:
                 for summary in job_manager.jobs():
-                    if summary.job_id in ids and not summary.status.is_terminal:
+                    if summary.name.startswith(self.job) and not summary.status.is_terminal:
                         job_manager.cancel(summary.job_id)
         except FlinkError:
             return  # the cluster is gone, and its jobs with it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from lakehouse_dagster.system_db import DesiredState
@@ -118,3 +119,23 @@ def killed_at_insert(scene: Scene) -> None:
     scene.process("start", "second")
     scene.supervise()
     scene.until(scene.one_runs, "the job", PATIENCE_SECONDS)
+
+
+@scenario(Row.RIVALS, "clocks that differ by minutes")
+def clocks_differ(scene: Scene) -> None:
+    """Two hosts whose clocks are not set alike: leases expire too early or too late."""
+    scene.lab.source.write(40)
+    scene.want(DesiredState.RUNNING)
+    offsets = [scene.chance(-90.0, -20.0, -4.0), scene.chance(4.0, 20.0, 90.0), 0.0]
+    scene.random.shuffle(offsets)
+    scene.at(f"offsets {offsets}")
+    for number, offset in enumerate(offsets, start=1):
+        scene.process("supervise", f"supervisor-{number}", clock_offset_seconds=offset)
+    scene.until(scene.one_runs, "the job", PATIENCE_SECONDS)
+    with scene.live_rows(files=8):
+        time.sleep(1)
+        with scene.lab.cluster.job_manager() as job_manager:
+            for job in scene.lab.on_cluster():
+                job_manager.cancel(job.job_id)
+        scene.until(lambda: len(scene.lab.incarnations()) > 1, "the next one", 120)
+        scene.until(scene.one_runs, "the job", PATIENCE_SECONDS)
