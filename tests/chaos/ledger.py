@@ -66,7 +66,8 @@ class Ledger:
     def append(self, entry: Entry) -> None:
         """Returns when the line is on the disk."""
         with self._lock, self.path.open("a") as file:
-            file.write(json.dumps(asdict(entry)) + "\n")
+            torn = self.path.stat().st_size > 0 and not self.path.read_bytes().endswith(b"\n")
+            file.write(("\n" if torn else "") + json.dumps(asdict(entry)) + "\n")
             file.flush()
             os.fsync(file.fileno())
             self.entries.append(entry)
