@@ -139,6 +139,18 @@ class StateIncompatibleError(StreamingJobError):
     """The job's kept state does not fit its changed script."""
 
 
+class StateWouldBeLostError(StreamingJobError):
+    """A changed script cannot take over all of its job's state; nothing was stopped or started."""
+
+
+class StateWouldMoveError(StateWouldBeLostError):
+    """A changed script would hand the state of one source or operator to another."""
+
+
+class UpgradeFailedError(StreamingJobError):
+    """A new version did not come to work; the message says whether the old one runs again."""
+
+
 class StackError(LakehouseError):
     """The local stack cannot be started, fetched or stopped."""
 

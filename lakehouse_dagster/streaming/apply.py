@@ -23,9 +23,10 @@ from lakehouse_dagster.streaming.revive import revive
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob, Runtime
 from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
-from lakehouse_dagster.streaming.stop import StopOutcome, cancel, restart, stop_with_savepoint
+from lakehouse_dagster.streaming.stop import StopOutcome, cancel, stop_with_savepoint
+from lakehouse_dagster.streaming.upgrade import UpgradeOutcome, restart, upgrade
 
-Outcome: TypeAlias = StartOutcome | StopOutcome | AdoptOutcome | ForgetOutcome
+Outcome: TypeAlias = StartOutcome | StopOutcome | UpgradeOutcome | AdoptOutcome | ForgetOutcome
 JobVerb = Callable[[HeldJob, logging.Logger], Outcome]
 
 
@@ -77,14 +78,21 @@ _VERBS: dict[Verb, Callable[[Allowed], Acts]] = {
         lambda held, log: start_or_adopt(
             held,
             allow_empty_start=allowed.empty_start,
+            allow_state_loss=allowed.state_loss,
             log=log,
         )
     ),
-    Verb.RECOVER: lambda _: Acts(lambda held, log: start_or_adopt(held, log=log)),
+    Verb.RECOVER: lambda _: Acts(lambda held, log: start_or_adopt(held, recover=True, log=log)),
     Verb.REVIVE: lambda _: Acts(lambda held, log: revive(held, log=log)),
     Verb.STOP: lambda _: Acts(lambda held, log: stop_with_savepoint(held, log=log), True),
     Verb.CANCEL: lambda _: Acts(lambda held, log: cancel(held, log=log), True),
-    Verb.RESTART: lambda allowed: Acts(lambda held, log: restart(held, log=log)),
+    Verb.RESTART: lambda allowed: Acts(
+        lambda held, log: restart(held, allow_state_loss=allowed.state_loss, log=log)
+    ),
+    Verb.UPGRADE: lambda allowed: Acts(
+        lambda held, log: upgrade(held, allow_state_loss=allowed.state_loss, log=log),
+        in_order=True,
+    ),
     Verb.ADOPT: lambda allowed: Acts(
         lambda held, log: (
             adopt(held, flink_job_id=allowed.flink_job_id, log=log)

@@ -14,6 +14,7 @@ from lakehouse_dagster.streaming.apply import apply, verb
 from lakehouse_dagster.streaming.progress import ProgressEvent, describe
 from lakehouse_dagster.streaming.runtime import LOGGER, Runtime
 from lakehouse_dagster.streaming.start import StartedHow, StartOutcome
+from lakehouse_dagster.streaming.waiting import Waiting
 
 QUIET_AFTER_CHECKPOINTS = 2
 """A table without a new snapshot after so many checkpoints has no new data."""
@@ -87,7 +88,7 @@ def _wait(
     """Wait until every table has a newer snapshot than before, or certainly no new data."""
     clock = runtime.clock
     too_late = clock.deadline(timeout_seconds)
-    started, said = clock.monotonic(), 0.0
+    waiting_long = Waiting(clock, log)
     first = job_manager.checkpoints(outcome.flink_job_id).completed_count
     while True:
         newest = {table: catalog.table(table).latest_snapshot_id() or 0 for table in before}
@@ -100,15 +101,9 @@ def _wait(
             return newest
         if too_late():
             break
-        waited = clock.monotonic() - started
-        if waited - said >= 5:
-            said = waited
-            log.info(
-                "Waiting for a snapshot of %s for %s; %d checkpoints completed.",
-                ", ".join(waiting),
-                in_words(waited),
-                checkpoints,
-            )
+        waiting_long.say(
+            f"a snapshot of {', '.join(waiting)}", f"{checkpoints} checkpoints completed"
+        )
         clock.sleep(0.3)
     cause = next((e.root_cause for e in job_manager.exceptions(outcome.flink_job_id)), None)
     if cause is not None:

@@ -9,6 +9,7 @@ from lakehouse_dagster.streaming.apply import Applied, Outcome
 from lakehouse_dagster.streaming.forget import ForgetOutcome
 from lakehouse_dagster.streaming.start import StartOutcome
 from lakehouse_dagster.streaming.stop import StopOutcome, StoppedHow
+from lakehouse_dagster.streaming.upgrade import UpgradeOutcome
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ def in_words(outcome: Outcome) -> str:
             f"{outcome.job}: {outcome.how.value} as incarnation {outcome.incarnation} "
             f"(Flink job {outcome.flink_job_id}), {outcome.reason}"
         )
+    if isinstance(outcome, UpgradeOutcome):
+        return _upgraded(outcome)
     if isinstance(outcome, AdoptOutcome):
         return _adopted(outcome)
     if isinstance(outcome, ForgetOutcome):
@@ -37,6 +40,12 @@ def in_words(outcome: Outcome) -> str:
             "and savepoints are where they were"
         )
     return _stopped(outcome)
+
+
+def _upgraded(outcome: UpgradeOutcome) -> str:
+    text = f"{outcome.job}: {outcome.how.value}, incarnation {outcome.to_incarnation}"
+    changes = "; ".join(outcome.changes)
+    return f"{text} ({changes})" if changes else text
 
 
 def _stopped(outcome: StopOutcome) -> str:
@@ -70,6 +79,14 @@ def row(applied: Applied) -> OutcomeRow:
             str(outcome.incarnation),
             outcome.flink_job_id,
             outcome.restored_from or "nothing",
+        )
+    if isinstance(outcome, UpgradeOutcome):
+        return OutcomeRow(
+            outcome.job,
+            outcome.how.value,
+            str(outcome.to_incarnation),
+            outcome.flink_job_id,
+            outcome.savepoint_path or "",
         )
     if isinstance(outcome, AdoptOutcome):
         return OutcomeRow(

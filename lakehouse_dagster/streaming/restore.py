@@ -7,19 +7,38 @@ skip to their end, so it is done only when no checkpoint can ever have completed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lakehouse_dagster.errors import NoRestorePointError
-from lakehouse_dagster.flink import FlinkJobStatus, is_complete, newest_complete_checkpoint
+from lakehouse_dagster.errors import CheckpointMetadataError, NoRestorePointError
+from lakehouse_dagster.flink import FlinkJobStatus, is_complete
+from lakehouse_dagster.flink.byte_cursor import DamagedBytesError
+from lakehouse_dagster.flink.checkpoint_metadata import (
+    known_checkpoint_metadata,
+    read_checkpoint_metadata,
+)
+from lakehouse_dagster.flink.restore_points import complete_checkpoints
 from lakehouse_dagster.system_db import Incarnation
 
 
 @dataclass(frozen=True)
 class RestoreChoice:
-    """A restore point's path, or None to start from nothing; and why this one."""
+    """A restore point's path, or None to start from nothing; and why this one.
+
+    ``incarnation`` is the one whose state it is.
+    """
 
     path: str | None
     reason: str
+    incarnation: Incarnation | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A complete restore point of an incarnation; ``checkpoint_id`` is None where not known."""
+
+    path: str
+    what: str
+    checkpoint_id: int | None
 
 
 def choose_restore_point(
@@ -65,18 +84,51 @@ def choose_restore_point(
 
 
 def _of(incarnation: Incarnation, checkpoint_directory: str) -> RestoreChoice | None:
-    """The newest usable state of one incarnation, or the state that it was started from."""
-    number = incarnation.number
-    if incarnation.savepoint_path and is_complete(incarnation.savepoint_path):
-        return RestoreChoice(incarnation.savepoint_path, f"savepoint of incarnation {number}")
-    newest = newest_complete_checkpoint(checkpoint_directory, incarnation.flink_job_id)
-    if newest is not None:
-        return RestoreChoice(
-            newest.path, f"checkpoint {newest.checkpoint_id} of incarnation {number}"
-        )
-    if incarnation.checkpoint_path and is_complete(incarnation.checkpoint_path):
-        return RestoreChoice(incarnation.checkpoint_path, f"checkpoint of incarnation {number}")
+    """The newest usable state of one incarnation."""
+    damaged = ""
+    for candidate in _candidates(incarnation, checkpoint_directory):
+        reason = f"{candidate.what} of incarnation {incarnation.number}"
+        if not _is_damaged(candidate.path):
+            return RestoreChoice(candidate.path, f"{reason}{damaged}", incarnation)
+        damaged += f"; the {reason} is damaged"
     return None
+
+
+def _candidates(incarnation: Incarnation, checkpoint_directory: str) -> list[_Candidate]:
+    """The complete restore points that it left, newest first."""
+    checkpoints = [
+        _Candidate(point.path, f"checkpoint {point.checkpoint_id}", point.checkpoint_id)
+        for point in complete_checkpoints(checkpoint_directory, incarnation.flink_job_id)
+    ]
+    recorded = incarnation.checkpoint_path
+    if not checkpoints and recorded and is_complete(recorded):
+        checkpoints = [_Candidate(recorded, "checkpoint", incarnation.checkpoint_id)]
+    savepoint = incarnation.savepoint_path
+    if savepoint is None or not is_complete(savepoint):
+        return checkpoints
+    # Savepoints and checkpoints of a job are numbered together. A stop can complete its savepoint
+    # and leave the job running after all: then checkpoints, and commits, follow upon it.
+    metadata = known_checkpoint_metadata(savepoint) if checkpoints else None
+    number = metadata.checkpoint_id if metadata else None
+    newer = [c for c in checkpoints if _is_later(c.checkpoint_id, number)]
+    older = [c for c in checkpoints if c not in newer]
+    return [*newer, _Candidate(savepoint, "savepoint", number), *older]
+
+
+def _is_later(number: int | None, other: int | None) -> bool:
+    return number is not None and other is not None and number > other
+
+
+def _is_damaged(path: str) -> bool:
+    """Whether its metadata cannot be what Flink wrote: cut off when the disk was full, say.
+
+    Metadata of a version that is not known here is left for Flink to judge.
+    """
+    try:
+        read_checkpoint_metadata(path)
+    except CheckpointMetadataError as error:
+        return isinstance(error.__cause__, DamagedBytesError)
+    return False
 
 
 def _may_have_completed_a_checkpoint(

@@ -26,4 +26,4 @@ def revive(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
             job_manager.cancel(incarnation.flink_job_id)
             wait_until_over(held, job_manager, incarnation.flink_job_id)
             held.over(incarnation, "cancelled to be started again")
-    return start_or_adopt(held, log=log)
+    return start_or_adopt(held, recover=True, log=log)

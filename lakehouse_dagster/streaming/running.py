@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     OperationTimeoutError,
     StateIncompatibleError,
@@ -13,6 +12,7 @@ from lakehouse_dagster.errors import (
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
 from lakehouse_dagster.streaming.previous import now_on_cluster
 from lakehouse_dagster.streaming.runtime import HeldJob
+from lakehouse_dagster.streaming.waiting import Waiting
 from lakehouse_dagster.system_db import Incarnation, IncarnationState
 
 _STATE_DOES_NOT_FIT = (
@@ -28,7 +28,7 @@ def wait_until_running(
     """Wait until all tasks run; a job that fails or cannot read its state is an error now."""
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("start_timeout"))
-    started, said = clock.monotonic(), 0.0
+    waiting = Waiting(clock, log)
     while True:
         job = now_on_cluster(job_manager, incarnation.flink_job_id)
         if job is not None and job.status is FlinkJobStatus.FINISHED:
@@ -47,11 +47,8 @@ def wait_until_running(
                 raise explained(held, cause)
         if too_late():
             raise _not_running_in_time(held, job, job_manager)
-        waited = clock.monotonic() - started
-        if waited - said >= 5:
-            said = waited
-            tasks = f"{job.tasks_running}/{job.tasks_total} tasks run" if job else "not there yet"
-            log.info("Waiting for %s for %s: %s.", held.name, in_words(waited), tasks)
+        tasks = f"{job.tasks_running}/{job.tasks_total} tasks run" if job else "not there yet"
+        waiting.say(held.name, tasks)
         clock.sleep(0.2)
     held.runtime.memory.update(
         held.name,
@@ -59,6 +56,49 @@ def wait_until_running(
         state=IncarnationState.RUNNING,
         running_at=incarnation.running_at or clock.now(),
     )
+
+
+SAME_FAILURE_AT_MOST = 2
+"""A new version that fails more often than this by one cause, without a checkpoint, is given up."""
+
+
+def wait_for_first_checkpoint(
+    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
+) -> None:
+    """Wait until a job has completed a checkpoint of its own, after its last failure if it had one.
+
+    Raises ``StateIncompatibleError``, another ``StreamingJobError`` when it ends or fails again and
+    again by the same cause, ``OperationTimeoutError`` when no checkpoint comes in time.
+    """
+    clock, policy = held.runtime.clock, held.runtime.policy
+    too_late = clock.deadline(policy.seconds("first_checkpoint_timeout"))
+    job_id, waiting = incarnation.flink_job_id, Waiting(clock, log)
+    while True:
+        job = now_on_cluster(job_manager, job_id)
+        if job is not None and job.status is FlinkJobStatus.FINISHED:
+            return
+        failures = job_manager.exceptions(job_id) if job is not None else ()
+        cause = failures[0].root_cause if failures else "Flink names no cause"
+        if job is None or job.status.is_terminal:
+            held.over(incarnation, f"{job.status.value if job else 'gone'}: {cause}")
+            raise explained(held, cause)
+        again = sum(failure.root_cause == cause for failure in failures)
+        if any(sign in cause for sign in _STATE_DOES_NOT_FIT) or again > SAME_FAILURE_AT_MOST:
+            raise explained(held, cause)
+        newest = job_manager.checkpoints(job_id).latest_completed
+        runs = job.status is FlinkJobStatus.RUNNING and job.all_tasks_run
+        failed_at = failures[0].occurred_at if failures else None
+        if newest and runs and (failed_at is None or newest.completed_at > failed_at):
+            return
+        if too_late():
+            raise OperationTimeoutError(
+                f"{held.name} has completed no checkpoint within "
+                f"{policy.first_checkpoint_timeout}"
+                + (f"; it last failed with {cause}." if failures else "."),
+                remedy="Look at its checkpoints in Flink's web page.",
+            )
+        waiting.say(f"the first checkpoint of {held.name}")
+        clock.sleep(0.2)
 
 
 def explained(held: HeldJob, cause: str) -> StreamingJobError:

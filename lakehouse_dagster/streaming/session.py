@@ -1,14 +1,33 @@
-"""The gateway session that one INSERT is submitted in: catalog, tables, then the script so far."""
+"""The gateway session that one INSERT is submitted in: catalog, tables, then the script so far.
+
+The INSERT is explained there before anything is recorded or stopped: a script that does not compile
+does no harm, and what it means for the job's state is known beforehand.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from lakehouse_dagster.errors import FlinkError, SqlExecutionError, StreamingJobError
-from lakehouse_dagster.flink import Session, SqlGateway, create_catalog, use_catalog
+from lakehouse_dagster.errors import (
+    FlinkError,
+    NotFoundError,
+    SqlExecutionError,
+    StreamingJobError,
+)
+from lakehouse_dagster.flink import (
+    ExecutionPlan,
+    Session,
+    SqlGateway,
+    create_catalog,
+    explain,
+    use_catalog,
+)
+from lakehouse_dagster.flink.redaction import secrets_in
 from lakehouse_dagster.sql import as_one_statement, variables
 from lakehouse_dagster.sql.model import Statement, StatementKind
+from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming.runtime import HeldJob
 
 # The second sign is the loser of a race between two sessions that create the same table.
@@ -20,12 +39,80 @@ _MAY_EXIST = (
 )
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A session in which a statement can be submitted, the statement, its settings, its plan."""
+
+    session: Session
+    statement: str = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
+    plan: ExecutionPlan
+    operator_name: str
+
+
+def prepare(
+    held: HeldJob, gateway: SqlGateway, log: logging.Logger, *, plan: ExecutionPlan | None = None
+) -> Prepared:
+    """Open a session for the job's INSERT and explain it there; nothing is submitted.
+
+    ``plan`` is that of an earlier start of the same script: then it is not explained again.
+    Raises ``StreamingJobError`` naming the place in the script when Flink refuses it.
+    """
+    definition = held.job.definition
+    statement = fill_in(definition.statement, held.runtime.environ)
+    operator_name = held.runtime.memory.ensure(held.name).effective_operator_name
+    settings = job_settings.job_settings(
+        definition,
+        environ=held.runtime.environ,
+        catalog=held.runtime.catalog.name,
+        operator_name=operator_name,
+        flink_restart_attempts=held.runtime.policy.flink_restart_attempts,
+    )
+    session = _open(held, gateway, log)
+    try:
+        plan = plan or _explained(held, session, statement, settings)
+    except BaseException:
+        close(session, log)
+        raise
+    usable = {key: v for key, v in settings.items() if key not in plan.unusable_options}
+    return Prepared(session, statement, usable, plan, operator_name)
+
+
+def still_open(prepared: Prepared) -> bool:
+    """Whether the gateway still has the session; one that idles too long is closed."""
+    try:
+        prepared.session.heartbeat()
+    except NotFoundError:
+        return False
+    return True
+
+
+def _explained(
+    held: HeldJob, session: Session, statement: str, settings: Mapping[str, str]
+) -> ExecutionPlan:
+    try:
+        return explain(
+            session,
+            statement,
+            settings,
+            secrets=secrets_in(statement, settings),
+            timeout_seconds=held.runtime.policy.seconds("submission_timeout"),
+            on_wait=held.runtime.clock.on_wait,
+        )
+    except SqlExecutionError as error:
+        at = held.job.definition.location
+        raise StreamingJobError(
+            f"Flink refuses {held.name} ({at.path}:{at.line}): {error.root_cause}",
+            remedy="Correct the script; nothing was started or stopped.",
+        ) from error
+
+
 def fill_in(statement: Statement, environ: Mapping[str, str]) -> str:
     """The statement with ``${NAME}`` filled in; raises ``MissingVariableError``."""
     return variables.substitute(as_one_statement(statement), environ, path=str(statement.location))
 
 
-def prepare_session(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> Session:
+def _open(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> Session:
     """Open a session in which the job's INSERT can be submitted.
 
     Tables that other scripts of the project declare and nobody has created yet are created first,

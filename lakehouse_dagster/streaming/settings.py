@@ -9,37 +9,63 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from lakehouse_dagster.flink.execution_plan import SINK_SUFFIX, SOURCE_SUFFIX
 from lakehouse_dagster.sql import variables
 from lakehouse_dagster.sql.model import JobDefinition, TableName
+from lakehouse_dagster.streaming.marker import GLOBAL_JOB_PARAMETERS, Marker, marker_parameters
 
 PIPELINE_NAME = "pipeline.name"
 JOB_ID = "$internal.pipeline.job-id"
 RESTORE_PATH = "execution.state-recovery.path"
+IGNORE_UNCLAIMED_STATE = "execution.state-recovery.ignore-unclaimed-state"
 CHECKPOINT_DIRECTORIES = ("execution.checkpointing.dir", "state.checkpoints.dir")
 SAVEPOINT_DIRECTORIES = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 
 
-def submission_settings(
+def job_settings(
     definition: JobDefinition,
     *,
     environ: Mapping[str, str],
-    flink_job_id: str,
     catalog: str,
-    restore_from: str | None,
+    operator_name: str,
     flink_restart_attempts: int,
 ) -> dict[str, str]:
-    """All options of one incarnation: our defaults, then the script's, then what must hold.
+    """What every incarnation of a job has: our defaults, then the script's, then what must hold.
 
     Operator ids are fixed from the first run on: without the two ``operator-uid.suffix`` options
-    even an added WHERE cannot be restored (facts: operating.md, "Operator ids").
+    even an added WHERE cannot be restored (facts: operating.md, "Operator ids"). A job that was
+    started by hand has other ids: ``operator_name`` is then empty, and they are left to Flink.
     """
     return {
         **_defaults(definition, flink_restart_attempts),
         **script_settings(definition, environ),
-        **_table_options(definition, catalog),
+        **_table_options(definition, catalog, operator_name),
         **_RESTORABLE,
-        **_identity(definition, flink_job_id, restore_from),
     }
+
+
+def incarnation_settings(
+    settings: Mapping[str, str],
+    marker: Marker,
+    *,
+    flink_job_id: str,
+    restore_from: str | None,
+    ignore_unclaimed_state: bool = False,
+) -> dict[str, str]:
+    """The job's settings and what one incarnation of it adds: who it is, what it starts from."""
+    own = settings.get(GLOBAL_JOB_PARAMETERS)
+    identity = {
+        PIPELINE_NAME: marker.job,
+        JOB_ID: flink_job_id,
+        GLOBAL_JOB_PARAMETERS: marker_parameters(marker, own),
+    }
+    if restore_from is not None:
+        identity[RESTORE_PATH] = restore_from
+        # NO_CLAIM: the restore point stays ours, so a failed start can be repeated from it.
+        identity["execution.state-recovery.claim-mode"] = "NO_CLAIM"
+        if ignore_unclaimed_state:
+            identity[IGNORE_UNCLAIMED_STATE] = "true"
+    return {**settings, **identity}
 
 
 def script_settings(definition: JobDefinition, environ: Mapping[str, str]) -> dict[str, str]:
@@ -52,6 +78,9 @@ def script_settings(definition: JobDefinition, environ: Mapping[str, str]) -> di
 
 
 _RESTORABLE = {
+    "execution.runtime-mode": "streaming",
+    # The INSERT must return once it is submitted; the job itself never ends.
+    "table.dml-sync": "false",
     # Not left to the script: a folder without a complete checkpoint must prove that none ever
     # completed (restore.py), so Flink must not delete them when a job ends.
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
@@ -75,32 +104,21 @@ def _defaults(definition: JobDefinition, flink_restart_attempts: int) -> dict[st
     return defaults
 
 
-def _table_options(definition: JobDefinition, catalog: str) -> dict[str, str]:
-    suffix = operator_suffix(definition.name)
+def _table_options(definition: JobDefinition, catalog: str, operator_name: str) -> dict[str, str]:
+    suffix = operator_suffix(operator_name)
     options: dict[str, str] = {}
     for table in definition.sinks:
-        options[_table_option(catalog, table, "sink.operator-uid.suffix")] = suffix
-        options[_table_option(catalog, table, "commit.user-prefix")] = suffix
+        user = suffix or operator_suffix(definition.name)
+        options[_table_option(catalog, table, "commit.user-prefix")] = user
+    if not suffix:
+        return options
+    # With the database in it: Paimon's own part of an id has the table's bare name, and two tables
+    # of one name in two databases would meet.
+    for table in definition.sinks:
+        options[_table_option(catalog, table, SINK_SUFFIX)] = f"{table.database}.{suffix}"
     for table in definition.reads:
-        options[_table_option(catalog, table, "source.operator-uid.suffix")] = suffix
+        options[_table_option(catalog, table, SOURCE_SUFFIX)] = f"{table.database}.{suffix}"
     return options
-
-
-def _identity(
-    definition: JobDefinition, flink_job_id: str, restore_from: str | None
-) -> dict[str, str]:
-    identity = {
-        PIPELINE_NAME: definition.name,
-        JOB_ID: flink_job_id,
-        "execution.runtime-mode": "streaming",
-        # The INSERT must return once it is submitted; the job itself never ends.
-        "table.dml-sync": "false",
-    }
-    if restore_from is not None:
-        identity[RESTORE_PATH] = restore_from
-        # NO_CLAIM: the restore point stays ours, so a failed start can be repeated from it.
-        identity["execution.state-recovery.claim-mode"] = "NO_CLAIM"
-    return identity
 
 
 def _table_option(catalog: str, table: TableName, option: str) -> str:

@@ -1,44 +1,37 @@
 """Start a streaming job, or adopt it when it runs already: exactly one of it, whatever fails.
 
-The order is what makes it so. The last incarnation is settled; the next one is written down with
-its Flink job id and its own gateway session; only then is the INSERT posted, once. If the answer is
-lost the job is looked for by that id and never sent again.
+The order is what makes it so. The last incarnation is settled; the INSERT is explained, so that a
+script which does not compile or would get another's state is refused here; the next incarnation is
+written down with its Flink job id and its own gateway session; only then is the INSERT posted, once
+(``submission.py``).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from lakehouse_dagster.errors import (
-    ConfigurationError,
-    FlinkError,
-    LeaseLostError,
-    SqlExecutionError,
-    StreamingJobError,
-)
+from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import (
     FlinkJobStatus,
     JobManager,
-    Session,
     SqlGateway,
     job_ids_with_checkpoints,
 )
 from lakehouse_dagster.streaming import settings as job_settings
+from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.engine import refuse_unfit_engine
-from lakehouse_dagster.streaming.previous import Settled, now_on_cluster, settle
+from lakehouse_dagster.streaming.examination import HowToRestore, decide, examine
+from lakehouse_dagster.streaming.foreign import refuse_beside
+from lakehouse_dagster.streaming.previous import Settled, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
-from lakehouse_dagster.streaming.running import explained, wait_until_running
+from lakehouse_dagster.streaming.running import wait_until_running
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
-from lakehouse_dagster.streaming.session import close, fill_in, prepare_session
-from lakehouse_dagster.system_db import (
-    DesiredState,
-    Incarnation,
-    IncarnationState,
-    flink_job_id,
-)
+from lakehouse_dagster.streaming.session import Prepared, close, prepare
+from lakehouse_dagster.streaming.submission import close_session, launch
+from lakehouse_dagster.system_db import DesiredState
 
 
 class StartedHow(str, Enum):
@@ -61,23 +54,32 @@ class StartOutcome:
 
 
 def start_or_adopt(
-    held: HeldJob, *, allow_empty_start: bool = False, log: logging.Logger = LOGGER
+    held: HeldJob,
+    *,
+    allow_empty_start: bool = False,
+    allow_state_loss: bool = False,
+    recover: bool = False,
+    log: logging.Logger = LOGGER,
 ) -> StartOutcome:
     """Make sure that exactly one incarnation of the job runs, and return which.
 
+    A person starts the script as it is declared now; ``recover`` starts again what ran last, also
+    when the script was edited since.
+
     Raises ``ClusterUnreachableError`` (nothing was started), ``NoRestorePointError``,
-    ``SqlExecutionError`` (Flink refused the script), ``StateIncompatibleError`` or another
-    ``StreamingJobError``; afterwards either one incarnation runs or none does.
+    ``ForeignJobError``, ``StateWouldBeLostError`` (unless ``allow_state_loss``),
+    ``StateIncompatibleError`` or another ``StreamingJobError``; afterwards either one incarnation
+    runs or none does.
     """
     memory = held.runtime.memory
     before = memory.ensure(held.name).desired
     memory.set_desired(held.name, DesiredState.RUNNING)
     try:
-        outcome = _start_or_adopt(held, allow_empty_start, log)
+        outcome = _start_or_adopt(held, allow_empty_start, allow_state_loss, recover, log)
     except Exception:
         raise
     except BaseException:
-        # Cancelling a run does not change what is wanted of the job. (CANCELED: see _abandon.)
+        # Cancelling a run does not change what is wanted of the job. (CANCELED: see abandon.)
         if memory.ensure(held.name).desired is DesiredState.RUNNING:
             memory.set_desired(held.name, before)
         raise
@@ -85,27 +87,123 @@ def start_or_adopt(
     return outcome
 
 
-def _start_or_adopt(held: HeldJob, allow_empty_start: bool, log: logging.Logger) -> StartOutcome:
+def _start_or_adopt(
+    held: HeldJob,
+    allow_empty_start: bool,
+    allow_state_loss: bool,
+    recover: bool,
+    log: logging.Logger,
+) -> StartOutcome:
     with (
         held.runtime.cluster.job_manager() as job_manager,
         held.runtime.cluster.sql_gateway() as gateway,
     ):
         refuse_unfit_engine(held.runtime.cluster, held.runtime.catalog.warehouse)
-        configuration = job_manager.configuration()
-        directory = _checkpoint_directory(held, configuration)
-        ids = job_ids_with_checkpoints(directory)
-        settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=ids)
+        kept = where_state_is_kept(held, job_manager, recover=recover)
+        settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=kept.job_ids)
         if settled.alive:
             return _adopt(held, settled, job_manager, gateway, log)
+        refuse_beside(held.name, settled.foreign)
         choice = choose_restore_point(
             held.name,
             held.runtime.memory.incarnations(held.name),
-            checkpoint_directory=directory,
-            ids_with_checkpoints=ids,
+            checkpoint_directory=kept.directory,
+            ids_with_checkpoints=kept.job_ids,
             allow_empty_start=allow_empty_start,
         )
+        if recover:
+            held, prepared = _prepare_what_ran(held, settled, choice, gateway, log)
+            how = HowToRestore()
+        else:
+            prepared = prepare(held, gateway, log)
+            how = _as_far_as_it_fits(held, choice, prepared, allow_state_loss, log)
+        if how.from_nothing:
+            choice = RestoreChoice(None, "asked to start from nothing, since its sources moved")
         log.info("Starting %s: %s.", held.name, choice.reason)
-        return _start(held, settled, choice, job_manager, gateway, log)
+        incarnation = launch(
+            held,
+            prepared,
+            settled.highest_number + 1,
+            choice,
+            job_manager,
+            gateway,
+            log,
+            ignore_unclaimed_state=how.ignore_unclaimed_state,
+        )
+    return StartOutcome(
+        held.name,
+        StartedHow.STARTED,
+        incarnation.number,
+        incarnation.flink_job_id,
+        choice.path,
+        choice.reason,
+    )
+
+
+def _prepare_what_ran(
+    held: HeldJob,
+    settled: Settled,
+    choice: RestoreChoice,
+    gateway: SqlGateway,
+    log: logging.Logger,
+) -> tuple[HeldJob, Prepared]:
+    """The version that the state belongs to, which is not always the newest that was submitted.
+
+    An upgrade that was killed before its first checkpoint is so undone.
+    """
+    runtime = held.runtime
+    ran = choice.incarnation or settled.incarnation
+    job = versions.job_of(runtime, ran) if ran is not None else None
+    if ran is None or job is None:
+        return held, prepare(held, gateway, log)
+    if job.fingerprint != held.job.fingerprint:
+        log.info("The script of %s has changed since; what ran is started again.", held.name)
+    held = replace(held, job=job)
+    return held, prepare(held, gateway, log, plan=versions.plan_of(runtime, ran))
+
+
+def _as_far_as_it_fits(
+    held: HeldJob,
+    choice: RestoreChoice,
+    prepared: Prepared,
+    allow_state_loss: bool,
+    log: logging.Logger,
+) -> HowToRestore:
+    if choice.path is None or choice.incarnation is None:
+        return HowToRestore()
+    try:
+        findings = examine(held, choice.incarnation, prepared.plan, restore_point=choice.path)
+        how = decide(held, findings, verb="start", allow_state_loss=allow_state_loss)
+    except BaseException:
+        close(prepared.session, log)
+        raise
+    if how.warning is not None:
+        log.warning("%s", how.warning)
+    return how
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """The checkpoint directory of a job, and the Flink job ids that have a folder in it."""
+
+    directory: str
+    job_ids: frozenset[str]
+
+
+def where_state_is_kept(
+    held: HeldJob, job_manager: JobManager, *, recover: bool = False
+) -> KeptState:
+    """Where the job that ran last left its checkpoints; where it will, if it never ran.
+
+    Raises ``ConfigurationError`` when the script that is to run keeps none.
+    """
+    configuration = job_manager.configuration()
+    ran = versions.deployed(held.runtime, held.name)
+    if not recover or ran is None:
+        directory = _checkpoint_directory(held, configuration)
+    if ran is not None:
+        directory = _checkpoint_directory(replace(held, job=ran), configuration)
+    return KeptState(directory, job_ids_with_checkpoints(directory))
 
 
 def _checkpoint_directory(held: HeldJob, configuration: Mapping[str, str]) -> str:
@@ -139,7 +237,7 @@ def _adopt(
     log.info("Incarnation %d of %s runs already.", incarnation.number, held.name)
     if settled.status is not FlinkJobStatus.RESTARTING:  # restarting is Flink's own work
         wait_until_running(held, incarnation, job_manager, log)
-    _close_session(held, incarnation, gateway, log)
+    close_session(held, incarnation, gateway, log)
     return StartOutcome(
         held.name,
         StartedHow.ADOPTED,
@@ -148,178 +246,3 @@ def _adopt(
         incarnation.restored_from,
         "it runs already",
     )
-
-
-def _start(
-    held: HeldJob,
-    settled: Settled,
-    choice: RestoreChoice,
-    job_manager: JobManager,
-    gateway: SqlGateway,
-    log: logging.Logger,
-) -> StartOutcome:
-    number = settled.highest_number + 1
-    job_id = flink_job_id(held.runtime.identity, held.name, number)
-    statement = fill_in(held.job.definition.statement, held.runtime.environ)
-    config = job_settings.submission_settings(
-        held.job.definition,
-        environ=held.runtime.environ,
-        flink_job_id=job_id,
-        catalog=held.runtime.catalog.name,
-        restore_from=choice.path,
-        flink_restart_attempts=held.runtime.policy.flink_restart_attempts,
-    )
-    session = prepare_session(held, gateway, log)
-    try:
-        held.still_ours()
-        incarnation = held.runtime.memory.record(
-            held.name,
-            number=number,
-            flink_job_id=job_id,
-            fingerprint=held.job.definition.fingerprint,
-            restored_from=choice.path,
-            fencing=held.lease.fencing,
-            session_handle=session.handle,
-        )
-    except BaseException:
-        close(session, log)
-        raise
-    # From here on the incarnation is on record: whatever happens, it is settled by its id.
-    try:
-        _submit(held, incarnation, session, statement, config, job_manager, log)
-        wait_until_running(held, incarnation, job_manager, log)
-    except LeaseLostError:
-        raise  # whoever took over decides what becomes of it
-    except Exception as error:
-        held.runtime.memory.set_error(held.name, str(error))
-        raise
-    except BaseException:
-        _abandon(held, incarnation, session, job_manager, log)
-        raise
-    _close_session(held, incarnation, gateway, log)
-    return StartOutcome(held.name, StartedHow.STARTED, number, job_id, choice.path, choice.reason)
-
-
-def _submit(
-    held: HeldJob,
-    incarnation: Incarnation,
-    session: Session,
-    statement: str,
-    config: Mapping[str, str],
-    job_manager: JobManager,
-    log: logging.Logger,
-) -> None:
-    """Post the INSERT once and wait until the job is on the cluster."""
-    policy, memory = held.runtime.policy, held.runtime.memory
-    held.still_ours()
-    try:
-        operation = session.submit(statement, config=config)
-        memory.update(
-            held.name,
-            incarnation.number,
-            state=IncarnationState.SUBMITTED,
-            operation_handle=operation.handle,
-            submitted_at=held.runtime.clock.now(),
-        )
-        operation.wait(policy.seconds("submission_timeout"), held.runtime.clock.on_wait)
-    except FlinkError as error:
-        # Also a refusal is checked: the gateway may have given up on a submission that arrived.
-        log.warning(
-            "The submission of %s went wrong (%s); looking for Flink job %s.",
-            held.name,
-            error.message,
-            incarnation.flink_job_id,
-        )
-        _look_for(held, incarnation, session, job_manager, error)
-
-
-def _look_for(
-    held: HeldJob,
-    incarnation: Incarnation,
-    session: Session,
-    job_manager: JobManager,
-    error: FlinkError,
-) -> None:
-    """Find a job whose submission got no answer; kill the submission if it does not show up."""
-    clock, policy = held.runtime.clock, held.runtime.policy
-    refused = isinstance(error, SqlExecutionError)
-    wait = clock.deadline(0 if refused else policy.seconds("submission_timeout") / 4)
-    grace = None
-    while True:
-        if grace is None and wait():
-            session.delete()  # what is still under way dies with its session, or shows up at once
-            grace = clock.deadline(policy.seconds("late_submission_grace"))
-        passed = grace is not None and grace()
-        if job_manager.job(incarnation.flink_job_id) is not None:
-            return
-        if passed:
-            break
-        clock.sleep(0.5)
-    if isinstance(error, SqlExecutionError):
-        held.over(incarnation, f"refused: {error.root_cause}")
-        raise explained(held, error.root_cause) from error
-    held.over(incarnation, "never appeared on the cluster")
-    raise StreamingJobError(
-        f"The submission of {held.name} got no answer and its Flink job "
-        f"{incarnation.flink_job_id} did not appear: {error.message}",
-        remedy="The next attempt starts a new incarnation.",
-    ) from error
-
-
-def _abandon(
-    held: HeldJob,
-    incarnation: Incarnation,
-    session: Session,
-    job_manager: JobManager,
-    log: logging.Logger,
-) -> None:
-    """Cancelled while starting: stop what we started, and say so.
-
-    Every step is tried whatever became of the one before, and none of the waits is cut short. What
-    cannot be stopped now is stopped by the supervisor when it shows up: CANCELED is written first,
-    and taken back once it is certain that nothing runs.
-    """
-    log.warning("Cancelled while starting %s: stopping what was started.", held.name)
-    clock, policy = held.runtime.clock, held.runtime.policy
-    try:
-        held.still_ours()
-    except LeaseLostError:
-        return  # whoever took over decides what becomes of it
-    held.runtime.memory.set_desired(held.name, DesiredState.CANCELED)
-    close(session, log)
-    end = clock.deadline(policy.seconds("late_submission_grace"))
-    while True:
-        passed = end()
-        try:
-            if _is_gone(job_manager, incarnation.flink_job_id, passed):
-                held.over(incarnation, "cancelled while starting")
-                held.runtime.memory.set_desired(held.name, DesiredState.RUNNING)
-                return
-        except FlinkError as error:
-            if passed:
-                log.warning("What was started of %s could not be stopped: %s", held.name, error)
-                return
-        clock.pause(0.3)
-
-
-def _is_gone(job_manager: JobManager, job_id: str, late_ones_show: bool) -> bool:
-    """Whether the job has ended or will not appear any more; one that lives is cancelled."""
-    job = now_on_cluster(job_manager, job_id)
-    if job is None:
-        return late_ones_show
-    if not job.status.is_terminal:
-        job_manager.cancel(job_id)
-    return job.status.is_terminal
-
-
-def _close_session(
-    held: HeldJob, incarnation: Incarnation, gateway: SqlGateway, log: logging.Logger
-) -> None:
-    """The INSERT's operation has ended, so its session is of no more use.
-
-    The job runs whether or not the gateway still answers.
-    """
-    if incarnation.session_handle is None:
-        return
-    close(gateway.session(incarnation.session_handle), log)
-    held.runtime.memory.update(held.name, incarnation.number, session_handle=None)

@@ -1,4 +1,4 @@
-"""Stop a streaming job with a savepoint, or cancel it; and stop followed by start."""
+"""Stop a streaming job with a savepoint, or cancel it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import uuid
 from dataclasses import dataclass
 from enum import Enum
 
-from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     AnswerLostError,
     ConfigurationError,
@@ -23,7 +22,7 @@ from lakehouse_dagster.streaming.previous import (
     wait_until_over,
 )
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
-from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
+from lakehouse_dagster.streaming.waiting import Waiting
 from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
 
 _NOT_ALL_TASKS_RUN = "Not all required tasks are currently running"
@@ -64,7 +63,7 @@ def stop_with_savepoint(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopO
             held.runtime.cluster.job_manager() as job_manager,
             held.runtime.cluster.sql_gateway() as gateway,
         ):
-            return _stop(held, job_manager, gateway, log)
+            return stop_running(held, job_manager, gateway, log)
     except BaseException:
         held.runtime.memory.set_desired(held.name, before)
         raise
@@ -89,15 +88,10 @@ def cancel(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
         return StopOutcome(held.name, StoppedHow.CANCELLED, settled.incarnation.number, None)
 
 
-def restart(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
-    """Stop with a savepoint and start again from it, under one lease."""
-    stop_with_savepoint(held, log=log)
-    return start_or_adopt(held, log=log)
-
-
-def _stop(
+def stop_running(
     held: HeldJob, job_manager: JobManager, gateway: SqlGateway, log: logging.Logger
 ) -> StopOutcome:
+    """``stop_with_savepoint`` without a change of what is wanted of the job."""
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("stop_timeout"))
     directory = _savepoint_directory(held, job_manager)
@@ -186,7 +180,7 @@ def _wait_for_savepoint(
     log: logging.Logger,
 ) -> tuple[str | None, str | None]:
     clock, policy = held.runtime.clock, held.runtime.policy
-    started, said = clock.monotonic(), 0.0
+    waiting = Waiting(clock, log)
     end = clock.deadline(policy.seconds("stop_timeout"))
     must_be_known = clock.deadline(policy.seconds("late_submission_grace"))
     while not end():
@@ -195,10 +189,7 @@ def _wait_for_savepoint(
             return None, "the cluster does not know the savepoint's trigger"
         if result is not None and result.done:
             return result.location, result.failure
-        waited = clock.monotonic() - started
-        if waited - said >= 5:
-            said = waited
-            log.info("Waiting for the savepoint of %s for %s.", held.name, in_words(waited))
+        waiting.say(f"the savepoint of {held.name}")
         clock.sleep(0.2)
     raise OperationTimeoutError(
         f"The savepoint of {held.name} is not complete after {policy.stop_timeout}.",
@@ -214,7 +205,12 @@ def _stopped(
     log: logging.Logger,
 ) -> StopOutcome:
     # Written down first: the savepoint is the next restore point whatever happens now.
-    held.runtime.memory.update(held.name, incarnation.number, savepoint_path=path)
+    held.runtime.memory.update(
+        held.name,
+        incarnation.number,
+        savepoint_path=path,
+        savepoint_at=held.runtime.clock.now(),
+    )
     too_late = held.runtime.clock.deadline(held.runtime.policy.seconds("start_timeout") / 3)
     while True:
         job = now_on_cluster(job_manager, incarnation.flink_job_id)

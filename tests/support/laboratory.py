@@ -17,7 +17,8 @@ from lakehouse_dagster.flink import CheckpointStatistics, JobSummary
 from lakehouse_dagster.streaming.previous import own_numbers
 from lakehouse_dagster.streaming.runtime import Clock, Runtime
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
-from lakehouse_dagster.streaming.stop import StopOutcome, cancel, restart, stop_with_savepoint
+from lakehouse_dagster.streaming.stop import StopOutcome, cancel, stop_with_savepoint
+from lakehouse_dagster.streaming.upgrade import restart
 from lakehouse_dagster.system_db import Incarnation, SystemDatabase
 from tests.support.rows import SourceFolder, assert_equal, wait_until_equal
 

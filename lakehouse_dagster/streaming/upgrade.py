@@ -1,0 +1,303 @@
+"""Replace a running job by its changed script, keeping its state; or by itself (restart).
+
+Everything that can be known beforehand is found out while the old version runs. Then it is stopped
+with a savepoint, the new version starts from that, and is watched until its first own checkpoint
+has completed; if it does not come so far, the old version runs again from the same savepoint.
+
+Whatever happens in between, what is wanted of the job stays RUNNING and the savepoint is on record
+as that of the old version: the supervisor starts the version that the newest state belongs to.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from lakehouse_dagster.errors import (
+    ClusterUnreachableError,
+    LakehouseError,
+    LeaseLostError,
+    UpgradeFailedError,
+)
+from lakehouse_dagster.flink import JobManager, SqlGateway
+from lakehouse_dagster.streaming import versions
+from lakehouse_dagster.streaming.engine import refuse_unfit_engine
+from lakehouse_dagster.streaming.examination import Findings, HowToRestore, decide, examine
+from lakehouse_dagster.streaming.previous import settle, wait_until_over
+from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
+from lakehouse_dagster.streaming.running import wait_for_first_checkpoint
+from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
+from lakehouse_dagster.streaming.session import Prepared, close, prepare, still_open
+from lakehouse_dagster.streaming.spec import StreamingJob
+from lakehouse_dagster.streaming.start import (
+    KeptState,
+    StartedHow,
+    StartOutcome,
+    start_or_adopt,
+    where_state_is_kept,
+)
+from lakehouse_dagster.streaming.stop import stop_running
+from lakehouse_dagster.streaming.submission import abandon, launch
+from lakehouse_dagster.system_db import DesiredState, Incarnation
+
+
+class UpgradedHow(str, Enum):
+    """What was done to bring the declared script to the cluster."""
+
+    UPGRADED = "upgraded"
+    UNCHANGED = "unchanged"
+    """The script that runs is the declared one."""
+    STARTED = "started"
+    """It did not run."""
+
+
+@dataclass(frozen=True)
+class UpgradeOutcome:
+    """One job that certainly runs its declared script now.
+
+    ``changes`` says in words what differs from the version before; ``savepoint_path`` is what the
+    new version started from, None where it started from nothing or was not started.
+    """
+
+    job: str
+    how: UpgradedHow
+    from_incarnation: int | None
+    to_incarnation: int
+    flink_job_id: str
+    changes: tuple[str, ...] = ()
+    savepoint_path: str | None = None
+
+
+def upgrade(
+    held: HeldJob, *, allow_state_loss: bool = False, log: logging.Logger = LOGGER
+) -> UpgradeOutcome:
+    """Bring the declared script to the cluster in the place of what runs, with its state.
+
+    Raises ``StateWouldBeLostError`` (unless ``allow_state_loss``), ``StreamingJobError`` when the
+    script does not compile or the old version cannot be stopped (it then runs on), and
+    ``UpgradeFailedError`` when the new version did not come to work; its text says whether the old
+    one runs again.
+    """
+    return _replace(held, "upgrade", allow_state_loss, log)
+
+
+def restart(
+    held: HeldJob, *, allow_state_loss: bool = False, log: logging.Logger = LOGGER
+) -> StartOutcome:
+    """Stop with a savepoint and start the declared script from it, under one lease.
+
+    The same as ``upgrade``, also when the script has not changed.
+    """
+    outcome = _replace(held, "restart", allow_state_loss, log)
+    return StartOutcome(
+        outcome.job,
+        StartedHow.STARTED,
+        outcome.to_incarnation,
+        outcome.flink_job_id,
+        outcome.savepoint_path,
+        "; ".join(outcome.changes) or "restarted with the same plan",
+    )
+
+
+def _replace(
+    held: HeldJob, verb: str, allow_state_loss: bool, log: logging.Logger
+) -> UpgradeOutcome:
+    with (
+        held.runtime.cluster.job_manager() as job_manager,
+        held.runtime.cluster.sql_gateway() as gateway,
+    ):
+        refuse_unfit_engine(held.runtime.cluster, held.runtime.catalog.warehouse)
+        kept = where_state_is_kept(held, job_manager)
+        settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=kept.job_ids)
+        old = settled.incarnation
+        if old is not None and settled.alive:
+            if verb == "upgrade" and old.fingerprint == held.job.fingerprint:
+                log.info("%s runs its declared script already.", held.name)
+                return UpgradeOutcome(
+                    held.name, UpgradedHow.UNCHANGED, old.number, old.number, old.flink_job_id
+                )
+            work = _Replacement(held, old, kept, job_manager, gateway, log)
+            return work.done(verb, allow_state_loss)
+    started = start_or_adopt(held, allow_state_loss=allow_state_loss, log=log)
+    return UpgradeOutcome(
+        held.name,
+        UpgradedHow.STARTED,
+        old.number if old else None,
+        started.incarnation,
+        started.flink_job_id,
+        (started.reason,),
+        started.restored_from,
+    )
+
+
+@dataclass
+class _Replacement:
+    """One incarnation on its way to being replaced by another; ``held`` is the declared job."""
+
+    held: HeldJob
+    old: Incarnation
+    kept: KeptState
+    job_manager: JobManager
+    gateway: SqlGateway
+    log: logging.Logger
+    old_job: StreamingJob | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.old_job = versions.job_of(self.held.runtime, self.old)
+
+    def done(self, verb: str, allow_state_loss: bool) -> UpgradeOutcome:
+        held, log = self.held, self.log
+        prepared = prepare(held, self.gateway, log)
+        try:
+            findings = self._examined(prepared)
+            how = decide(held, findings, verb=verb, allow_state_loss=allow_state_loss)
+            self._say(findings, how)
+            held.runtime.memory.set_desired(held.name, DesiredState.RUNNING)
+            stop_running(held, self.job_manager, self.gateway, log)
+            choice = self._restore_point()
+        except BaseException:
+            close(prepared.session, log)
+            raise
+        new = self._start_new(prepared, choice, how)
+        held.runtime.memory.set_error(held.name, None)
+        return UpgradeOutcome(
+            held.name,
+            UpgradedHow.UPGRADED,
+            self.old.number,
+            new.number,
+            new.flink_job_id,
+            findings.change.in_words() if findings.change else (),
+            new.restored_from,
+        )
+
+    def _examined(self, prepared: Prepared) -> Findings:
+        """Compare with what runs; its newest checkpoint tells which operators have state."""
+        newest = self.job_manager.checkpoints(self.old.flink_job_id).latest_completed
+        known = versions.plan_of(self.held.runtime, self.old) is not None
+        return examine(
+            self.held,
+            self.old,
+            prepared.plan,
+            restore_point=newest.external_path if newest else None,
+            running=None if known else self.job_manager.execution_plan(self.old.flink_job_id),
+        )
+
+    def _say(self, findings: Findings, how: HowToRestore) -> None:
+        name, change = self.held.name, findings.change
+        if change is None:
+            self.log.warning("What %s runs now is not known, so nothing was compared.", name)
+        else:
+            words = "; ".join(change.in_words()) or "no operator with state changes"
+            self.log.info("Compared %s with %s: %s.", name, findings.compared_with, words)
+        if how.warning is not None:
+            self.log.warning("%s", how.warning)
+
+    def _restore_point(self) -> RestoreChoice:
+        """What the stop left: its savepoint, or a checkpoint that the job still took after it."""
+        return choose_restore_point(
+            self.held.name,
+            self.held.runtime.memory.incarnations(self.held.name),
+            checkpoint_directory=self.kept.directory,
+            ids_with_checkpoints=self.kept.job_ids,
+        )
+
+    def _start_new(self, prepared: Prepared, left: RestoreChoice, how: HowToRestore) -> Incarnation:
+        choice = left
+        if how.from_nothing:
+            choice = RestoreChoice(None, "from nothing, as was allowed")
+        held, number = self.held, self.old.number + 1
+        try:
+            if not still_open(prepared):
+                prepared = prepare(held, self.gateway, self.log)
+            new = launch(
+                held,
+                prepared,
+                number,
+                choice,
+                self.job_manager,
+                self.gateway,
+                self.log,
+                ignore_unclaimed_state=how.ignore_unclaimed_state,
+                wanted_while_abandoned=DesiredState.RUNNING,
+            )
+            self._watch(new)
+        except (LeaseLostError, ClusterUnreachableError):
+            # Whoever took over, or the supervisor when the cluster answers again, settles it.
+            raise
+        except LakehouseError as error:
+            raise self._went_back(number, left, error) from error
+        return new
+
+    def _watch(self, new: Incarnation) -> None:
+        try:
+            wait_for_first_checkpoint(self.held, new, self.job_manager, self.log)
+        except Exception:
+            raise
+        except BaseException:
+            meanwhile = DesiredState.RUNNING
+            abandon(self.held, new, self.job_manager, self.log, meanwhile=meanwhile)
+            raise
+
+    def _went_back(
+        self, number: int, choice: RestoreChoice, error: LakehouseError
+    ) -> UpgradeFailedError:
+        """Make sure that the new version is over, and start the old one from the same state."""
+        held = self.held
+        failed = f"The new version of {held.name} did not come to work: {error.message}"
+        self.log.warning("%s Going back to the old one.", failed)
+        point = choice.path or "nothing"
+        by_itself = (
+            "It stays wanted RUNNING, so the supervisor starts the old version from "
+            f"{point} as soon as it can. Correct the script and upgrade again."
+        )
+        if self.old_job is None:
+            return UpgradeFailedError(
+                f"{failed} What ran before is not known (it was started by hand, or holds a "
+                "secret), so it could not be started again.",
+                remedy=f"Its state is kept at {point}: correct the script and start it.",
+            )
+        try:
+            number = self._over(number, error)
+            back = self._start_old(self.old_job, number + 1, choice)
+        except LeaseLostError:
+            raise
+        except LakehouseError as second:
+            return UpgradeFailedError(
+                f"{failed} The old version could not be started either: {second.message}",
+                remedy=by_itself,
+            )
+        return UpgradeFailedError(
+            f"{failed} The old version runs again as incarnation {back.number}, from {point}: "
+            "nothing is lost.",
+            remedy="Correct the script and upgrade again.",
+        )
+
+    def _over(self, number: int, error: LakehouseError) -> int:
+        """Cancel the new version if it is still there; the newest number on record."""
+        held, memory = self.held, self.held.runtime.memory
+        latest = memory.latest(held.name)
+        if latest is None or latest.number < number:
+            return number - 1  # it was never recorded
+        if latest.state.is_over:
+            return latest.number
+        held.still_ours()
+        self.job_manager.cancel(latest.flink_job_id)
+        wait_until_over(held, self.job_manager, latest.flink_job_id)
+        held.over(latest, f"upgrade failed: {error.message}")
+        return latest.number
+
+    def _start_old(self, job: StreamingJob, number: int, choice: RestoreChoice) -> Incarnation:
+        held = replace(self.held, job=job)
+        plan = versions.plan_of(held.runtime, self.old)
+        prepared = prepare(held, self.gateway, self.log, plan=plan)
+        return launch(
+            held,
+            prepared,
+            number,
+            replace(choice, reason=f"back to the old version, {choice.reason}"),
+            self.job_manager,
+            self.gateway,
+            self.log,
+            wanted_while_abandoned=DesiredState.RUNNING,
+        )
