@@ -1,13 +1,17 @@
 # Everything happens in .venv here and in the cache folder LAKEHOUSE_HOME (default ~/.cache/lakehouse).
 PYTHON ?= python3
 BIN := .venv/bin
+FAULTS ?= 33
+SEED ?= 1
+ENGINE ?= flink-2.0
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench chaos clean
 
 help:
 	@echo "make demo    a local Flink, live data and Dagster; Ctrl-C takes all down"
 	@echo "make test    all tests, on real Flinks (2.0, then 1.20)"
 	@echo "make check   ruff, mypy, import-linter"
+	@echo "make chaos   seeded faults against real processes: FAULTS=n SEED=s ENGINE=flink-2.0"
 	@echo "make bench   what is measured (python -m benchmarks NAME for one)"
 	@echo "make setup   the virtual environment alone"
 
@@ -39,6 +43,10 @@ format: setup
 bench: setup
 	@$(BIN)/python -m lakehouse_dagster.local.fetch
 	$(BIN)/python -m benchmarks
+
+chaos: setup
+	@$(BIN)/python -m lakehouse_dagster.local.fetch $(ENGINE)
+	$(BIN)/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) --engine $(ENGINE) $(CHAOS_ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -21,7 +21,7 @@ from tests.support.actor import UNEXPECTED
 from tests.support.faults import FaultyProxy, kill
 from tests.support.history import JobWatcher, job_manager_history
 from tests.support.laboratory import TABLE, Laboratory, until
-from tests.support.processes import Actor
+from tests.support.processes import Actor, Forked
 from tests.support.proof import Evidence, violations
 from tests.support.rows import compare
 
@@ -101,6 +101,18 @@ class Scene:
         policy = {**POLICY, **differences.pop("policy", {})}
         addresses = {"rest_url": self.rest.url, "sql_gateway_url": self.gateway.url}
         actor = Actor.start(self.lab, what, name, policy=policy, **{**addresses, **differences})
+        return self._joins(actor)
+
+    def daemon(self) -> Actor:
+        """A process that evaluates the sensors on a Dagster instance in the scene's folder."""
+        from tests.support import daemon
+
+        name = f"daemon-{len(self.actors) + 1}"
+        log, stop_file = self.lab.folder / f"{name}.log", self.lab.folder / f"{name}.stop"
+        process = Forked(daemon.run, log, self.lab.settings, POLICY, str(stop_file))
+        return self._joins(Actor(process, log, stop_file))
+
+    def _joins(self, actor: Actor) -> Actor:
         self.actors.append(actor)
         with (self.lab.folder / "pids").open("a") as file:
             file.write(f"{actor.process.pid}\n")
