@@ -31,7 +31,7 @@ def main() -> int:
     began = time.monotonic()
     stack.up()
     try:
-        run(faults, stack, folder / "faults", ledger, chosen.parallel)
+        run(faults, stack, folder / "faults", ledger, chosen.parallel, again=chosen.again)
     finally:
         stack.down()
     played = {fault.key for fault in faults}
@@ -59,6 +59,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--ledger", type=Path, help="default: in the folder, by engine")
     parser.add_argument("--folder", type=Path, default=Path(".chaos"), help="for logs of failures")
     parser.add_argument("--parallel", type=int, default=3, help="faults side by side")
+    parser.add_argument("--again", action="store_true", help="play those again that failed")
     parser.add_argument("--show", action="store_true", help="print the plan and do nothing")
     return parser
 

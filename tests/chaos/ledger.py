@@ -72,13 +72,16 @@ class Ledger:
             os.fsync(file.fileno())
             self.entries.append(entry)
 
-    def lacks(self, fault: PlannedFault) -> bool:
-        """Whether it is still to do: never carried out, or not runnable then.
+    def lacks(self, fault: PlannedFault, *, again: bool = False) -> bool:
+        """Whether it is still to do: never played, or not runnable then.
 
-        A failed one is done: it is looked into and repeated by its number (``--only``).
+        A failed one is done, unless it is to be played ``again``.
         """
         done = [entry for entry in self.entries if entry.key == fault.key]
-        return not done or done[-1].outcome is Outcome.NOT_RUNNABLE
+        if not done:
+            return True
+        last = done[-1].outcome
+        return last is Outcome.NOT_RUNNABLE or (again and last.is_bad)
 
 
 def _whole(line: str) -> bool:

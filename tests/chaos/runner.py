@@ -29,10 +29,16 @@ _BLOCK = 40
 
 
 def run(
-    faults: Sequence[PlannedFault], stack: LocalStack, folder: Path, ledger: Ledger, parallel: int
+    faults: Sequence[PlannedFault],
+    stack: LocalStack,
+    folder: Path,
+    ledger: Ledger,
+    parallel: int,
+    *,
+    again: bool = False,
 ) -> None:
-    """Play all faults that the ledger lacks."""
-    left = [fault for fault in faults if ledger.lacks(fault)]
+    """Play all faults that the ledger lacks, and those that failed ``again``."""
+    left = [fault for fault in faults if ledger.lacks(fault, again=again)]
     for first in range(0, len(left), _BLOCK):
         block = left[first : first + _BLOCK]
         alone = [f for f in block if scenario_of(f.row, f.variant).cluster_wide]

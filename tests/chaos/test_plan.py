@@ -65,6 +65,8 @@ def test_a_run_is_resumed_from_its_ledger(tmp_path: Path) -> None:
     assert [again.lacks(fault) for fault in (first, second, third, fourth)] == [
         *(False, False, True, True)
     ]
+    assert again.lacks(second, again=True)
+    assert not again.lacks(first, again=True)
 
 
 def test_an_entry_after_a_torn_line_is_read_again(tmp_path: Path) -> None:
