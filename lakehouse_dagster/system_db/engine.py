@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, Pool
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from lakehouse_dagster.errors import SystemDatabaseError
 from lakehouse_dagster.system_db.changes import StateCache
@@ -57,7 +58,7 @@ class Database:
         self._reading = self.engine.execution_options(**self.backend.read_options)
         self._writing = self.engine.execution_options(**self.backend.write_options)
         self._state_caches: dict[str, StateCache] = {}
-        _leave_connections_to_the_process_that_made_them(self.engine)
+        _open.add(self.engine)
 
     def __repr__(self) -> str:
         return f"Database({self.location!r})"
@@ -109,7 +110,9 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            raise self.backend.explain(error) from error
+            # Not `from error`: Postgres quotes the row that it refused, and chained exceptions are
+            # printed.
+            raise self.backend.explain(error) from None
         except SQLAlchemyError as error:
             raise SystemDatabaseError(
                 f"The system database {self.location} refused a request: {error}"
@@ -141,22 +144,25 @@ def _parse(url: str) -> URL:
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
-        # The original error would show the URL with its password.
-        raise SystemDatabaseError(
-            f"{masked_url(url)!r} is not a database URL.", remedy=_FORMS
-        ) from None
+        # The original error would show the URL with its password, and what is no URL may be one.
+        shown = masked_url(url) if "://" in url else url.partition(":")[0]
+        raise SystemDatabaseError(f"{shown!r} is not a database URL.", remedy=_FORMS) from None
 
 
-def _leave_connections_to_the_process_that_made_them(engine: Engine) -> None:
-    """A forked process must not write into the sockets and files of its parent (SQLAlchemy's
-    documentation, "Using Connection Pools with Multiprocessing or os.fork()")."""
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+_pools_of_the_parent: list[Pool] = []
 
-    @event.listens_for(engine, "connect")
-    def connected(_connection: Any, record: Any) -> None:
-        record.info["pid"] = os.getpid()
 
-    @event.listens_for(engine, "checkout")
-    def checked_out(_connection: Any, record: Any, proxy: Any) -> None:
-        if record.info["pid"] != os.getpid():
-            record.dbapi_connection = proxy.dbapi_connection = None
-            raise DisconnectionError("the connection belongs to the parent process")
+def _leave_connections_to_the_parent() -> None:
+    """In a process that was forked: open connections of its own, and do not close the parent's.
+
+    Both would write into the same sockets and files (SQLAlchemy's documentation, "Using Connection
+    Pools with Multiprocessing or os.fork()").
+    """
+    for engine in _open:
+        # Kept, because what is collected as garbage is closed.
+        _pools_of_the_parent.append(engine.pool)
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_leave_connections_to_the_parent)

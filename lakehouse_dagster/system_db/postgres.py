@@ -68,8 +68,8 @@ class PostgresBackend:
 
     def explain(self, error: DBAPIError) -> SystemDatabaseError:
         """What the error means, and what to do about it."""
-        cause = self._masked(" ".join(str(error.orig).split()))
         state = getattr(error.orig, "sqlstate", None)
+        cause = self._masked(_first_message(error))
         if state in _MEANINGS:
             meaning, remedy = _MEANINGS[state]
             seconds = f"{self._busy_timeout_seconds:g}"
@@ -133,6 +133,13 @@ _MEANINGS = {
     "42703": _OTHER_TABLES,
 }
 """By SQLSTATE (PostgreSQL's documentation, appendix A)."""
+
+
+def _first_message(error: DBAPIError) -> str:
+    """What the server or libpq said, without the details, which quote rows."""
+    diagnosis = getattr(error.orig, "diag", None)
+    words = getattr(diagnosis, "message_primary", None) or str(error.orig)
+    return " ".join(words.split())
 
 
 def _refuse_ambiguous(parsed: URL, shown: str) -> None:
