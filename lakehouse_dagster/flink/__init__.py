@@ -22,6 +22,7 @@ from lakehouse_dagster.flink.quoting import (
     string_literal,
     use_catalog,
 )
+from lakehouse_dagster.flink.recovery import seconds_until_lost
 from lakehouse_dagster.flink.redaction import redact
 from lakehouse_dagster.flink.restore_points import (
     RestorePoint,
@@ -94,6 +95,7 @@ __all__ = [
     "qualified",
     "read_checkpoint_metadata",
     "redact",
+    "seconds_until_lost",
     "string_literal",
     "use_catalog",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from lakehouse_dagster.errors import (
     AnswerLostError,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     import httpx
 
 _Record = TypeVar("_Record")
+_PENDING_RECORDS = ".pendingRecords"
+
+_HIGH_AVAILABILITY = ("high-availability.type", "high-availability")
+"""The option, and the name that it had before Flink 1.17."""
 
 
 class JobManager:
@@ -117,6 +122,12 @@ class JobManager:
             },
         )
 
+    def high_availability(self) -> bool:
+        """Whether jobs outlive this JobManager, in ZooKeeper, Kubernetes or a store of its own."""
+        configuration = self.configuration()
+        kinds = (configuration.get(option) for option in _HIGH_AVAILABILITY)
+        return next((kind for kind in kinds if kind), "NONE").upper() != "NONE"
+
     def job_configuration(self, job_id: str) -> JobConfiguration:
         """What a job was submitted with (``GET /jobs/:id/config``), secrets masked.
 
@@ -132,6 +143,25 @@ class JobManager:
             NotFoundError: the JobManager does not know the job.
         """
         return self._read(_job_path(job_id, "/plan"), plan_of_running)
+
+    def pending_records(self, job_id: str) -> dict[str, int]:
+        """How many records wait for each source of a job that tells so, as Kafka's do.
+
+        By the name that the source has in Flink's metrics (Flink's page "Metrics",
+        ``pendingRecords``); the subtasks' values are added. A source that has not fetched yet does
+        not tell.
+
+        Raises:
+            NotFoundError: the JobManager does not know the job.
+        """
+        found: dict[str, int] = {}
+        for vertex in self._read(_job_path(job_id), _vertex_ids):
+            path = _job_path(job_id, f"/vertices/{_hex_id(vertex, 'vertex id')}/subtasks/metrics")
+            names = self._read(path, _pending_metrics)
+            if names:
+                asked = f"{path}?agg=sum&get={quote(','.join(names), safe=',')}"
+                found |= self._read(asked, _pending_records)
+        return found
 
     def stop_with_savepoint(
         self,
@@ -280,6 +310,21 @@ def _summary_of(
         tasks_running=int(tasks_running),
         tasks_finished=int(tasks_finished),
     )
+
+
+def _vertex_ids(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(vertex["id"]) for vertex in answer["vertices"])
+
+
+def _pending_metrics(answer: list[Mapping[str, Any]]) -> list[str]:
+    names = [str(metric["id"]) for metric in answer]
+    return [name for name in names if name.endswith(_PENDING_RECORDS)]
+
+
+def _pending_records(answer: list[Mapping[str, Any]]) -> dict[str, int]:
+    return {
+        str(metric["id"]).removesuffix(_PENDING_RECORDS): int(metric["sum"]) for metric in answer
+    }
 
 
 def _job_configuration(answer: Mapping[str, Any]) -> JobConfiguration:
