@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.chaos.ledger import Ledger, summary
-from tests.chaos.plan import Row, plan
-from tests.chaos.runner import run
+from tests.chaos.mutations import MUTATIONS
+from tests.chaos.plan import PlannedFault, Row, plan
+from tests.chaos.runner import play, run
 from tests.chaos.scenario import variants
 from tests.chaos.stack import stack_of
+from tests.support.processes import break_product
 
 
 def main() -> int:
@@ -22,6 +26,8 @@ def main() -> int:
         faults = tuple(fault for fault in faults if fault.index in chosen.only)
     if chosen.variant:
         faults = tuple(fault for fault in faults if chosen.variant in fault.variant)
+    if chosen.mutations:
+        return _mutate(chosen)
     if chosen.show:
         print("\n".join(map(str, faults)))
         return 0
@@ -38,6 +44,33 @@ def main() -> int:
     entries = list({e.key: e for e in ledger.entries if e.key in played}.values())
     print(f"\n{summary(entries)}\n\n{time.monotonic() - began:.0f} s; ledger {ledger.path}")
     return 1 if any(entry.outcome.is_bad for entry in entries) else 0
+
+
+def _mutate(chosen: argparse.Namespace) -> int:
+    """Break the product in each way, play what should notice, and say whether it did."""
+    folder = chosen.folder.absolute() / chosen.engine
+    stack = stack_of(folder / "stack", chosen.engine)
+    stack.up()
+    unnoticed = []
+    try:
+        for name, mutation in MUTATIONS.items():
+            if chosen.variant and chosen.variant not in name:
+                continue
+            break_product(mutation.apply)
+            faults = [
+                PlannedFault(chosen.seed, chosen.engine, number, *fault)
+                for number, fault in enumerate(mutation.noticed_by, start=1)
+            ]
+            with ThreadPoolExecutor(chosen.parallel) as pool:
+                place = folder / "mutations" / name.replace(" ", "-")
+                played = list(pool.map(partial(play, stack=stack, folder=place), faults))
+            unnoticed += [] if any(entry.outcome.is_bad for entry in played) else [name]
+            for entry in played:
+                print(f"{name}: {entry.outcome.value} {entry.variant}: {entry.detail}", flush=True)
+    finally:
+        stack.down()
+    print(f"unnoticed: {', '.join(unnoticed) or 'none'}")
+    return 1 if unnoticed else 0
 
 
 def _rows(names: str | None) -> tuple[Row, ...]:
@@ -60,6 +93,9 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, default=Path(".chaos"), help="for logs of failures")
     parser.add_argument("--parallel", type=int, default=3, help="faults side by side")
     parser.add_argument("--again", action="store_true", help="play those again that failed")
+    parser.add_argument(
+        "--mutations", action="store_true", help="break the product: the laboratory must notice"
+    )
     parser.add_argument("--show", action="store_true", help="print the plan and do nothing")
     return parser
 

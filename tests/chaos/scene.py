@@ -55,6 +55,8 @@ class Scene:
         self.may_fail: set[str] = set()
         """Names of actors that the fault itself makes end otherwise than well."""
         self.foreign_ids: set[str] = set()
+        self.record_is_lost = False
+        """The database forgot incarnations: what is written down anew lacks what only it knew."""
         self.proved = False
         """Set by a scenario that had to prove all itself, before its stage was taken down."""
         self.moment = ""
@@ -233,6 +235,9 @@ class Scene:
             alive = [
                 j.job_id for j in job_manager.jobs() if j.name == job and not j.status.is_terminal
             ]
+        restored = (newest.restored_from, lab.checkpoints(job_id).restored_path)
+        if self.record_is_lost and newest.restored_from is None:
+            restored = (restored[1], restored[1])
         lease = lab.books.leases.current(lab.books.memory.lease_key(job))
         return Evidence(
             job=job,
@@ -242,7 +247,7 @@ class Scene:
             wanted_id=job_id,
             alive_ids=alive,
             rows=compare(lab.catalog, table, lab.source),
-            restored=(newest.restored_from, lab.checkpoints(job_id).restored_path),
+            restored=restored,
             posted_ids=self._posted_ids(),
             held_leases=[lease.key] if lease else [],
             running_submissions=self._running_submissions(),

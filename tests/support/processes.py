@@ -28,11 +28,22 @@ _context.set_forkserver_preload(
 )
 
 
+_breaks: Callable[[], None] | None = None
+
+
+def break_product(how: Callable[[], None]) -> None:
+    """Break the product in every process that is forked from here on, and from those."""
+    global _breaks
+    _breaks = how
+
+
 class Forked:
     """A process of ours, used as ``subprocess.Popen`` is."""
 
     def __init__(self, target: Callable[..., None], log: Path, *args: Any) -> None:
-        self._process: BaseProcess = _context.Process(target=_logged, args=(target, log, args))
+        self._process: BaseProcess = _context.Process(
+            target=_logged, args=(target, log, args, _breaks)
+        )
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -53,11 +64,19 @@ class Forked:
             os.kill(self.pid, number)
 
 
-def _logged(target: Callable[..., None], log: Path, args: tuple[Any, ...]) -> None:
+def _logged(
+    target: Callable[..., None],
+    log: Path,
+    args: tuple[Any, ...],
+    breaks: Callable[[], None] | None,
+) -> None:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(file, stream.fileno())
     try:
+        if breaks is not None:
+            breaks()
+            break_product(breaks)
         target(*args)
     finally:
         sys.stdout.flush()

@@ -33,6 +33,7 @@ def _copy(scene: Scene, to: Path) -> None:
 
 def _put_in_place(scene: Scene, copy: Path | None) -> None:
     """What a person does who restores a file: processes down, the old files away."""
+    scene.record_is_lost = True
     scene.lab.books.database.close()
     file = _file(scene)
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
