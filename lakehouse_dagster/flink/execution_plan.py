@@ -26,6 +26,7 @@ SOURCE_SUFFIX, SINK_SUFFIX = "source.operator-uid.suffix", "sink.operator-uid.su
 _HEADING = "== Physical Execution Plan =="
 _SCANNED = re.compile(r"table=\[\[([^,\]]+), ([^,\]]+), ([^,\]]+)")
 _LOGICAL_SINK = re.compile(r"^LogicalSink\(table=\[([^\]]+)\]", re.MULTILINE)
+_PLANNED = re.compile(r"\[\d+\]:([\w-]+)[(\[]")
 _PLANNER_NUMBER = re.compile(r"^\[\d+\]:|\[\d+\]$")
 # Operators of Paimon's sinks that take a uid from the suffix, by the names Paimon gives them.
 _OF_A_SINK = re.compile(r"(Writer|Global Committer)(?:\([\w-]+\))? : (.+)")
@@ -80,8 +81,10 @@ class PlanNode:
         """What it is, without the number that the planner counts up: ``GroupAggregate``."""
         if self.is_source:
             return "Source"
-        of_a_sink = _OF_A_SINK.fullmatch(self.type)
-        return of_a_sink[1] if of_a_sink else _plain(self.type).partition(": ")[0]
+        if of_a_sink := _OF_A_SINK.fullmatch(self.type):
+            return of_a_sink[1]
+        planned = _PLANNED.match(self.contents)
+        return planned[1] if planned else _plain(self.type).partition(": ")[0]
 
     @property
     def is_source(self) -> bool:
@@ -316,7 +319,8 @@ def _members(description: str, has_inputs: bool) -> list[tuple[str, str]]:
         named = re.match(r"(?:\[\d+\]:)?([\w-]+(?: \w+)*)(?=[(\[])", line)
         scanned = _SCANNED.search(line)
         if not members and not has_inputs:
-            members.append((f"Source: {scanned[3] if scanned else line}", line))
+            name = scanned[3] if scanned else line.removeprefix("Source: ")
+            members.append((f"Source: {name}", line))
         elif _OF_A_SINK.fullmatch(line) or named is None:
             members.append((line, line))
         else:

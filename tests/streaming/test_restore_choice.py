@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from lakehouse_dagster.system_db import Incarnation, IncarnationState
 from tests.streaming.making import incarnation
 
 
+def metadata(number: int) -> bytes:
+    """The shortest that Flink's reader takes: version 3, no master state, no operators."""
+    return struct.pack(">IIqII", 0x4960672D, 3, number, 0, 0)
+
+
 class Checkpoints:
     """The checkpoint directory of a cluster."""
 
@@ -21,10 +27,18 @@ class Checkpoints:
         self.folder = folder
 
     def of(self, owner: Incarnation, number: int, *, complete: bool = True, age: int = 0) -> str:
-        return self._write(self.folder / owner.flink_job_id / f"chk-{number}", complete, age)
+        folder = self.folder / owner.flink_job_id / f"chk-{number}"
+        return self._write(folder, complete, age, number)
 
-    def savepoint(self, name: str, *, complete: bool = True) -> str:
-        return self._write(self.folder / "savepoints" / name, complete, 0)
+    def savepoint(self, name: str, *, complete: bool = True, number: int = 1000) -> str:
+        return self._write(self.folder / "savepoints" / name, complete, 0, number)
+
+    def damage(self, restore_point: str) -> None:
+        """Cut its metadata off in the middle, as a full disk does."""
+        file = Path(restore_point) / "_metadata"
+        written_at = file.stat().st_mtime
+        file.write_bytes(file.read_bytes()[:11])
+        os.utime(file, (written_at, written_at))
 
     def choose(self, *incarnations: Incarnation, **options: Any) -> RestoreChoice:
         folders = {path.name for path in self.folder.iterdir()}
@@ -36,10 +50,10 @@ class Checkpoints:
             **options,
         )
 
-    def _write(self, folder: Path, complete: bool, age: int) -> str:
+    def _write(self, folder: Path, complete: bool, age: int, number: int) -> str:
         folder.mkdir(parents=True)
         if complete:
-            (folder / "_metadata").write_bytes(b"state")
+            (folder / "_metadata").write_bytes(metadata(number))
             os.utime(folder / "_metadata", (1_800_000_000 - age, 1_800_000_000 - age))
         return str(folder)
 
@@ -83,6 +97,54 @@ def test_the_newest_complete_checkpoint_is_taken(checkpoints: Checkpoints) -> No
     newest = checkpoints.of(last, 9, age=10)
     checkpoints.of(last, 10, complete=False)
     assert path_of(checkpoints.choose(last)) == newest
+
+
+def test_a_checkpoint_taken_after_the_savepoint_comes_before_it(checkpoints: Checkpoints) -> None:
+    """A stop can complete its savepoint and leave the job running: its commits went on."""
+    savepoint = checkpoints.savepoint("sp", number=7)
+    last = incarnation(1, state=IncarnationState.STOPPED, savepoint_path=savepoint)
+    checkpoints.of(last, 6)
+    assert path_of(checkpoints.choose(last)) == savepoint
+    newer = checkpoints.of(last, 9, age=500)  # by their numbers, whatever the clocks say
+    choice = checkpoints.choose(last)
+    assert (path_of(choice), choice.reason) == (newer, "checkpoint 9 of incarnation 1")
+
+
+def test_damaged_metadata_gives_way_to_the_next_older_complete_one_and_is_named(
+    checkpoints: Checkpoints,
+) -> None:
+    last = incarnation(2, checkpoint_id=9)
+    older = checkpoints.of(last, 8, age=20)
+    newest = checkpoints.of(last, 9, age=10)
+    checkpoints.damage(newest)
+    choice = checkpoints.choose(last)
+    assert path_of(choice) == older
+    assert choice.reason == (
+        "checkpoint 8 of incarnation 2; the checkpoint 9 of incarnation 2 is damaged"
+    )
+    assert choice.incarnation == last
+
+
+def test_a_damaged_savepoint_gives_way_to_the_newest_checkpoint(checkpoints: Checkpoints) -> None:
+    savepoint = checkpoints.savepoint("sp")
+    last = incarnation(1, savepoint_path=savepoint)
+    checkpoint = checkpoints.of(last, 7)
+    checkpoints.damage(savepoint)
+    assert path_of(checkpoints.choose(last)) == checkpoint
+
+
+def test_when_all_that_is_left_is_damaged_nothing_is_started(checkpoints: Checkpoints) -> None:
+    last = incarnation(1, checkpoint_id=7)
+    checkpoints.damage(checkpoints.of(last, 7))
+    with pytest.raises(NoRestorePointError):
+        checkpoints.choose(last)
+
+
+def test_metadata_of_an_unknown_version_is_left_to_flink(checkpoints: Checkpoints) -> None:
+    last = incarnation(1, checkpoint_id=7)
+    checkpoint = checkpoints.of(last, 7)
+    (Path(checkpoint) / "_metadata").write_bytes(struct.pack(">IIqII", 0x4960672D, 99, 7, 0, 0))
+    assert path_of(checkpoints.choose(last)) == checkpoint
 
 
 def test_the_last_incarnation_counts_before_earlier_ones(checkpoints: Checkpoints) -> None:

@@ -10,13 +10,15 @@ import pytest
 
 from lakehouse_dagster.errors import MissingVariableError
 from lakehouse_dagster.sql.model import JobDefinition
+from lakehouse_dagster.streaming.marker import Marker, read_marker
 from lakehouse_dagster.streaming.settings import (
     checkpoint_directory,
     checkpoint_interval_is_set,
+    incarnation_settings,
+    job_settings,
     operator_suffix,
     savepoint_directory,
     script_settings,
-    submission_settings,
 )
 from tests.streaming.making import job, load, source, table
 
@@ -35,14 +37,22 @@ def settings(
     *,
     environ: Mapping[str, str] | None = None,
     restore_from: str | None = None,
+    operator_name: str = "orders",
+    ignore_unclaimed_state: bool = False,
 ) -> dict[str, str]:
-    return submission_settings(
+    of_job = job_settings(
         definition,
         environ=environ or {},
-        flink_job_id=JOB_ID,
         catalog="lake",
-        restore_from=restore_from,
+        operator_name=operator_name,
         flink_restart_attempts=7,
+    )
+    return incarnation_settings(
+        of_job,
+        Marker("lake@1", definition.name, 3, operator_name),
+        flink_job_id=JOB_ID,
+        restore_from=restore_from,
+        ignore_unclaimed_state=ignore_unclaimed_state,
     )
 
 
@@ -90,10 +100,43 @@ def test_a_restore_point_stays_ours(tmp_path: Path) -> None:
 def test_operator_ids_and_commit_users_are_fixed_from_the_first_run_on(tmp_path: Path) -> None:
     found = settings(defined(tmp_path))
     assert {key: value for key, value in found.items() if key.startswith("paimon.")} == {
-        "paimon.lake.o.a.sink.operator-uid.suffix": "orders",
+        "paimon.lake.o.a.sink.operator-uid.suffix": "o.orders",
         "paimon.lake.o.a.commit.user-prefix": "orders",
-        "paimon.lake.i.b.source.operator-uid.suffix": "orders",
+        "paimon.lake.i.b.source.operator-uid.suffix": "i.orders",
     }
+
+
+def test_operator_ids_of_a_renamed_job_are_made_from_its_old_name(tmp_path: Path) -> None:
+    found = settings(defined(tmp_path), operator_name="bookings 1")
+    assert found["paimon.lake.o.a.sink.operator-uid.suffix"] == "o.bookings_1"
+    assert found["paimon.lake.o.a.commit.user-prefix"] == "bookings_1"
+    assert found["pipeline.name"] == "orders"
+
+
+def test_operator_ids_of_a_job_started_by_hand_are_left_to_flink(tmp_path: Path) -> None:
+    found = settings(defined(tmp_path), operator_name="")
+    assert {key: value for key, value in found.items() if key.startswith("paimon.")} == {
+        "paimon.lake.o.a.commit.user-prefix": "orders"
+    }
+
+
+def test_every_incarnation_carries_its_marker_beside_the_scripts_own_parameters(
+    tmp_path: Path,
+) -> None:
+    sets = "SET 'pipeline.global-job-parameters' = 'team:blue';\n"
+    found = settings(defined(tmp_path, sets=sets))["pipeline.global-job-parameters"]
+    pairs = dict(pair.split(":", 1) for pair in found.split(","))
+    assert pairs.pop("team") == "blue"
+    assert read_marker(pairs) == Marker("lake@1", "orders", 3, "orders")
+
+
+def test_state_that_nobody_claims_is_dropped_only_on_request(tmp_path: Path) -> None:
+    option = "execution.state-recovery.ignore-unclaimed-state"
+    definition = defined(tmp_path)
+    assert option not in settings(definition, restore_from="/sp")
+    assert option not in settings(definition, ignore_unclaimed_state=True)
+    allowed = settings(definition, restore_from="/sp", ignore_unclaimed_state=True)
+    assert allowed[option] == "true"
 
 
 @pytest.mark.parametrize(

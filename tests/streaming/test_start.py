@@ -114,15 +114,17 @@ def test_a_job_that_fails_while_it_starts_is_an_error_with_its_cause(lab: Labora
     assert lab.runtime().memory.ensure(lab.job).last_error == str(caught.value)
 
 
-def test_an_insert_that_flink_refuses_names_the_place_and_the_cause(lab: Laboratory) -> None:
+def test_an_insert_that_flink_refuses_names_the_place_and_the_cause_and_is_never_posted(
+    lab: Laboratory, gateway_proxy: FaultyProxy
+) -> None:
     lab.write_script(where=" WHERE nonesuch > 1")
     with pytest.raises(StreamingJobError, match="'nonesuch'") as caught:
-        lab.start()
+        lab.start(lab.runtime(sql_gateway_url=gateway_proxy.url))
     assert f"{lab.script.name}:13" in str(caught.value)
     assert len(str(caught.value)) < 500
     assert "\tat " not in str(caught.value)
-    (incarnation,) = lab.incarnations()
-    assert incarnation.state is IncarnationState.ENDED
+    assert gateway_proxy.inserts == []
+    assert lab.incarnations() == ()
     assert lab.on_cluster() == []
     assert lab.lease_is_free()
 

@@ -10,10 +10,11 @@ import pytest
 
 from lakehouse_dagster.errors import NoRestorePointError
 from lakehouse_dagster.flink import FlinkJobStatus
+from lakehouse_dagster.streaming.marker import Marker
 from lakehouse_dagster.streaming.observe import ObservedState, Verb
 from lakehouse_dagster.streaming.runtime import LOGGER, Clock, utc_now
-from lakehouse_dagster.streaming.session import fill_in, prepare_session
-from lakehouse_dagster.streaming.settings import submission_settings
+from lakehouse_dagster.streaming.session import prepare
+from lakehouse_dagster.streaming.settings import incarnation_settings
 from lakehouse_dagster.streaming.start import StartedHow
 from lakehouse_dagster.streaming.supervise import Look, SupervisorCursor, look
 from lakehouse_dagster.system_db import DesiredState, IncarnationState, flink_job_id
@@ -249,18 +250,16 @@ def test_a_starter_killed_before_its_insert_arrives_leaves_nothing_that_could_st
 def _submit_by_hand(lab: Laboratory, number: int) -> None:
     """Run the job under the id of an incarnation, past all our rules."""
     runtime = lab.runtime(clock=Clock())
-    definition = runtime.job(lab.job).definition
     with runtime.cluster.sql_gateway() as gateway, runtime.hold(lab.job, "by hand") as held:
-        session = prepare_session(held, gateway, LOGGER)
-        config = submission_settings(
-            definition,
-            environ=runtime.environ,
+        prepared = prepare(held, gateway, LOGGER)
+        session = prepared.session
+        config = incarnation_settings(
+            prepared.settings,
+            Marker(lab.identity, lab.job, number, lab.job),
             flink_job_id=flink_job_id(lab.identity, lab.job, number),
-            catalog=runtime.catalog.name,
             restore_from=None,
-            flink_restart_attempts=3,
         )
-        operation = session.submit(fill_in(definition.statement, runtime.environ), config=config)
+        operation = session.submit(prepared.statement, config=config)
         operation.wait(60)
         session.delete()
     with lab.cluster.job_manager() as job_manager:
