@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.chaos import scenarios
 from tests.chaos.plan import Row
 from tests.chaos.scene import Scene
 
@@ -27,8 +29,6 @@ class Scenario:
 
 _known: dict[tuple[Row, str], Scenario] = {}
 
-_MODULES = tuple(row.name.lower() for row in Row)
-
 
 def scenario(
     row: Row, variant: str, *, cluster_wide: bool = False, limit_seconds: float = 150.0
@@ -44,8 +44,8 @@ def scenario(
 
 
 def _load() -> None:
-    for module in _MODULES:
-        importlib.import_module(f"tests.chaos.scenarios.{module}")
+    for module in pkgutil.iter_modules(scenarios.__path__):
+        importlib.import_module(f"{scenarios.__name__}.{module.name}")
 
 
 def scenario_of(row: Row, variant: str) -> Scenario:
