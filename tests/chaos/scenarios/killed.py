@@ -1,4 +1,4 @@
-"""TaskManager, JobManager or gateway killed at any moment of a start, a stop, a restart."""
+"""TaskManager, JobManager or gateway killed at any moment of a start, stop, restart or upgrade."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def _during_start(scene: Scene, service: Service) -> None:
 
 
 def _during_stop(scene: Scene, service: Service, verb: str) -> None:
+    """During a stop, or what begins with one."""
     scene.running_job()
+    if verb == "upgrade":
+        scene.lab.write_script(where=" WHERE amount > -1")
     moments = STOP_MOMENTS if verb == "stop" else STOP_MOMENTS + START_MOMENTS
     _kill_at(scene, service, moments)
     person = scene.process(verb)
@@ -124,6 +127,10 @@ def _register(service: Service) -> None:
     @scenario(Row.KILLED, f"{name} during a restart", cluster_wide=True)
     def during_restart(scene: Scene) -> None:
         _during_stop(scene, service, "restart")
+
+    @scenario(Row.KILLED, f"{name} during an upgrade", cluster_wide=True)
+    def during_upgrade(scene: Scene) -> None:
+        _during_stop(scene, service, "upgrade")
 
 
 for _service in ANY_SERVICE:

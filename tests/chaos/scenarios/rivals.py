@@ -59,8 +59,10 @@ def two_locations(scene: Scene) -> None:
 def person_and_supervisors(scene: Scene) -> None:
     scene.running_job()
     scene.supervise()
-    verbs = [scene.chance("start", "stop", "restart", "cancel") for _ in range(4)]
+    verbs = [scene.chance("start", "stop", "restart", "cancel", "upgrade") for _ in range(4)]
     scene.at(", ".join(verbs))
+    if "upgrade" in verbs:
+        scene.lab.write_script(where=" WHERE amount > -1")
     with scene.live_rows():
         for verb in verbs:
             person = scene.process(verb)
