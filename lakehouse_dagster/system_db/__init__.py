@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakehouse_dagster.system_db.leases import Leases
     from lakehouse_dagster.system_db.records import (
         DesiredState,
+        HistoryPolicy,
         Incarnation,
         IncarnationState,
         JobRecord,
@@ -32,6 +33,7 @@ _HOMES = {
     "Clock": "clock",
     "Database": "engine",
     "DesiredState": "records",
+    "HistoryPolicy": "records",
     "Incarnation": "records",
     "IncarnationChanges": "incarnations",
     "IncarnationState": "records",
@@ -51,6 +53,7 @@ __all__ = [
     "Clock",
     "Database",
     "DesiredState",
+    "HistoryPolicy",
     "Incarnation",
     "IncarnationChanges",
     "IncarnationState",

@@ -64,7 +64,8 @@ class StateCache:
         """
         seen = token(connection, self._lakehouse)
         kept = self._kept
-        if kept is not None and kept[0] == seen:
+        # Without a token nothing was written yet, or not since the tables had tokens.
+        if kept is not None and seen is not None and kept[0] == seen:
             return kept[1]
         state = JobsState(
             records=MappingProxyType(
@@ -87,7 +88,7 @@ class StateCache:
             written: all that it wrote.
         """
         with self._lock:
-            if self._kept is None or self._kept[0] != before:
+            if self._kept is None or before is None or self._kept[0] != before:
                 # Someone else wrote since: the next read takes it all.
                 return
             state = self._kept[1]

@@ -337,7 +337,7 @@ class Jobs:
         """Delete old lives that nothing depends on, and versions of scripts that none ran.
 
         Never deleted: the newest life with state, lives that are not over, and lives whose restore
-        points were not deleted.
+        points were not deleted. :class:`HistoryPolicy` has sensible bounds.
 
         Args:
             keep_incarnations: how many of each job's newest lives stay, at least 1.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 JOB_ID_NAMESPACE = uuid.UUID("6f1d0f0a-3c58-5b0e-9d57-0a6e4c1d7b21")
@@ -170,6 +170,14 @@ class ScriptVersion:
     plan: str | None
     """Flink's execution plan as JSON."""
     recorded_at: datetime
+
+
+@dataclass(frozen=True)
+class HistoryPolicy:
+    """How much of every job's past is kept, at least."""
+
+    keep_incarnations: int = 50
+    keep_for: timedelta = timedelta(days=90)
 
 
 @dataclass(frozen=True)

@@ -174,9 +174,9 @@ def test_a_lease_lost_inside_the_block_hides_no_error_and_takes_nothing_from_the
 
 
 def test_a_release_that_fails_is_logged_and_does_not_hide_how_the_block_ended(
-    url: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    with SystemDatabase(url, busy_timeout_seconds=0.05).connect() as database:
+    with SystemDatabase(sqlite_url, busy_timeout_seconds=0.05).connect() as database:
         leases = Leases(database)
         blocker = sqlite3.connect(tmp_path / "lakehouse.db", isolation_level=None)
 
