@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -258,6 +259,7 @@ def _says_job_is_unknown(error: NotFoundError) -> bool:
     )
 
 
+@lru_cache(maxsize=8192)  # the same start times come with every overview
 def _time(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
 
@@ -295,6 +297,9 @@ def _summary_from_details(job: Mapping[str, Any]) -> JobSummary:
     )
 
 
+_STATUSES = {status.value: status for status in FlinkJobStatus}
+
+
 def _summary_of(
     job: Mapping[str, Any], *, tasks_total: int, tasks_running: int, tasks_finished: int
 ) -> JobSummary:
@@ -302,7 +307,7 @@ def _summary_of(
     return JobSummary(
         job_id=str(job["jid"]),
         name=str(job["name"]),
-        status=FlinkJobStatus(job["state"]),
+        status=_STATUSES[job["state"]],
         started_at=_time(int(job["start-time"])),
         ended_at=_time(ended_at) if ended_at >= 0 else None,
         duration_ms=int(job["duration"]),

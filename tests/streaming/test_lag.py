@@ -1,0 +1,223 @@
+"""How far a job is behind, whether it gets on, and when it counts as standing still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse_dagster.flink import ReadPosition, SourceKind
+from lakehouse_dagster.flink.source_positions import operator_id, paimon_source_uid
+from lakehouse_dagster.sql.model import TableName
+from lakehouse_dagster.streaming.lag import JobLag, UpstreamLag, progress_of, stalled
+from lakehouse_dagster.streaming.positions import (
+    ReadPositions,
+    moved,
+    positions_from_text,
+    positions_to_text,
+    read_positions,
+    tables_of,
+)
+from tests.streaming.making import NOW, ago, incarnation
+
+METADATA = Path(__file__).parent.parent / "flink" / "metadata"
+BOUND = timedelta(minutes=15)
+COPIED = TableName("lake", "ods", "copied")
+
+
+def paimon(following: int | None = 9, *, digest: str = "a", **values: object) -> ReadPosition:
+    made = ReadPosition(
+        operator_id(paimon_source_uid("copied", "agg")),
+        "Source: copied[7]",
+        SourceKind.PAIMON,
+        next_snapshot=following,
+        pending_splits=0,
+        exact=True,
+        digest=digest,
+    )
+    return replace(made, **values)  # type: ignore[arg-type]
+
+
+def kafka(**offsets: int) -> ReadPosition:
+    of_partitions = {f"orders/{name[1:]}": offset for name, offset in offsets.items()}
+    return ReadPosition("b" * 32, "Source: k[1]", SourceKind.KAFKA, offsets=of_partitions)
+
+
+def positions(*found: ReadPosition, checkpoint: int = 7) -> ReadPositions:
+    return ReadPositions(f"file:/ckpt/job/chk-{checkpoint}", checkpoint, found)
+
+
+def behind(snapshots: int = 2, *, oldest: datetime | None = None) -> JobLag:
+    seconds = None if oldest is None else (NOW - oldest).total_seconds()
+    upstream = UpstreamLag(
+        "ods.copied",
+        SourceKind.PAIMON,
+        next_snapshot=9,
+        latest_snapshot=8 + snapshots,
+        snapshots_behind=snapshots,
+        splits_being_read=0,
+        oldest_unread_at=oldest,
+        seconds_behind=seconds if snapshots else 0.0,
+    )
+    return JobLag("job", (upstream,))
+
+
+# -- positions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["flink-1.20", "flink-2.0"])
+def test_positions_are_read_from_a_restore_point_and_kept_as_text(
+    engine: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "chk-29"
+    folder.mkdir()
+    (folder / "_metadata").write_bytes((METADATA / f"{engine}-aggregate-checkpoint").read_bytes())
+    read = read_positions(f"file:{folder}")
+    assert read is not None
+    assert [position.next_snapshot for position in read.positions] == [9]
+    assert positions_from_text(positions_to_text(read)) == read
+    assert tables_of(read.positions, [COPIED], "agg") == {
+        read.positions[0].operator_id: "ods.copied"
+    }
+    assert read_positions(f"file:{tmp_path}/chk-30") is None
+
+
+offsets = st.dictionaries(st.text(max_size=20), st.integers(0, 2**62), max_size=4)
+
+
+@given(
+    next_snapshot=st.one_of(st.none(), st.integers(0, 2**62)),
+    offsets=offsets,
+    exact=st.booleans(),
+    name=st.one_of(st.none(), st.text(max_size=30)),
+)
+def test_any_position_comes_back_from_its_text(
+    next_snapshot: int | None, offsets: dict[str, int], exact: bool, name: str | None
+) -> None:
+    position = replace(
+        paimon(next_snapshot), offsets=offsets, exact=exact, source_name=name, digest="d"
+    )
+    assert positions_from_text(positions_to_text(positions(position))) == positions(position)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "null", "[]", "{}", "{", '{"format":1}', '{"format":2,"positions":[]}', "7"]
+)
+def test_text_that_is_not_ours_gives_no_positions(text: str | None) -> None:
+    assert positions_from_text(text) is None
+
+
+@given(st.text())
+def test_no_text_is_too_strange_to_be_refused(text: str) -> None:
+    positions_from_text(text)
+
+
+def test_a_source_is_matched_with_its_table_by_id_name_or_what_is_left() -> None:
+    by_id = paimon(source_name=None)
+    by_name = paimon(operator_id="1" * 32, source_name="Source: other[3]")
+    monitor = paimon(operator_id="2" * 32, source_name="Source: lake.ods.third-Monitor")
+    left = paimon(operator_id="3" * 32, source_name=None)
+    reads = [COPIED, *(TableName("lake", "ods", t) for t in ("other", "third", "fourth"))]
+    assert tables_of([by_id, by_name, monitor, left], reads, "agg") == {
+        by_id.operator_id: "ods.copied",
+        "1" * 32: "ods.other",
+        "2" * 32: "ods.third",
+        "3" * 32: "ods.fourth",
+    }
+
+
+def test_two_tables_of_one_name_are_not_guessed_at() -> None:
+    reads = [COPIED, TableName("lake", "dwd", "copied")]
+    assert tables_of([paimon()], reads, "agg") == {}
+
+
+def test_of_two_unknown_sources_none_is_guessed() -> None:
+    left = [paimon(operator_id=c * 32, source_name=None) for c in "45"]
+    reads = [TableName("lake", "ods", "x"), TableName("lake", "ods", "y")]
+    assert tables_of(left, reads, "agg") == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "got_on"),
+    [
+        (paimon(9), paimon(9), False),
+        (paimon(9), paimon(10), True),
+        (paimon(9, digest="a"), paimon(9, digest="b"), True),  # on within a snapshot
+        (kafka(p0=5, p1=7), kafka(p0=5, p1=7), False),
+        (kafka(p0=5, p1=7), kafka(p0=5, p1=8), True),
+        (kafka(p0=5), kafka(p0=5, p1=0), True),
+    ],
+)
+def test_a_job_got_on_when_any_source_did(
+    before: ReadPosition, after: ReadPosition, got_on: bool
+) -> None:
+    assert moved(positions(before), positions(after, checkpoint=8)) is got_on
+    written = progress_of(positions(before), positions(after), NOW, lag=behind())
+    assert written == (NOW if got_on else None)
+
+
+def test_a_job_that_has_read_everything_does_not_stand_still() -> None:
+    same = positions(paimon())
+    assert progress_of(same, same, NOW, lag=behind(0)) == NOW
+    assert progress_of(same, same, NOW, lag=behind(1)) is None
+    assert progress_of(same, same, NOW) is None
+    assert progress_of(None, same, NOW, lag=behind(1)) == NOW
+
+
+def test_what_is_not_known_is_not_taken_for_read() -> None:
+    unknown = UpstreamLag("k", SourceKind.KAFKA, unknown="not told")
+    lag = JobLag("job", (*behind(0).upstreams, unknown))
+    assert progress_of(positions(paimon()), positions(paimon()), NOW, lag=lag) is None
+
+
+# -- standing still -----------------------------------------------------------------------------
+
+
+def test_a_job_whose_checkpoints_show_no_progress_stands_still() -> None:
+    life = incarnation(read_moved_at=ago(minutes=40), checkpoint_at=ago(seconds=10))
+    text = stalled(life, behind(oldest=ago(minutes=30)), NOW, BOUND)
+    assert text is not None
+    assert "30m" in text
+    assert "ods.copied: 2 snapshots behind" in text
+
+
+def test_a_job_without_checkpoints_for_the_bound_stands_still() -> None:
+    life = incarnation(read_moved_at=ago(minutes=40), checkpoint_at=ago(minutes=20))
+    assert stalled(life, behind(oldest=ago(minutes=30)), NOW, BOUND)
+
+
+@pytest.mark.parametrize(
+    ("moved_minutes", "checkpoint_minutes", "oldest_minutes"),
+    [
+        (5, 0, 30),  # it got on within the bound
+        (40, 0, 5),  # what it has not read came within the bound
+        (40, 10, 24),  # its last checkpoint is from before the bound was over
+    ],
+)
+def test_a_job_is_given_the_whole_bound(
+    moved_minutes: int, checkpoint_minutes: int, oldest_minutes: int
+) -> None:
+    life = incarnation(
+        read_moved_at=ago(minutes=moved_minutes), checkpoint_at=ago(minutes=checkpoint_minutes)
+    )
+    assert stalled(life, behind(oldest=ago(minutes=oldest_minutes)), NOW, BOUND) is None
+
+
+def test_without_anything_to_read_nothing_stands_still() -> None:
+    life = incarnation(read_moved_at=ago(days=3), checkpoint_at=ago(seconds=3))
+    assert stalled(life, behind(0), NOW, BOUND) is None
+    assert stalled(life, None, NOW, BOUND) is None
+    unknown = JobLag("job", (UpstreamLag("f", SourceKind.OTHER, unknown="not known"),))
+    assert stalled(life, unknown, NOW, BOUND) is None
+
+
+def test_records_that_wait_in_kafka_count_as_something_to_read() -> None:
+    lag = JobLag("job", (UpstreamLag("orders", SourceKind.KAFKA, records_behind=1200),))
+    life = incarnation(read_moved_at=ago(minutes=40), checkpoint_at=ago(seconds=10))
+    text = stalled(life, lag, NOW, BOUND)
+    assert text is not None
+    assert "1,200 records behind" in text
