@@ -35,10 +35,7 @@ class PostgresBackend:
     """
 
     # What is read in one transaction must fit together, as it does on SQLite.
-    read_options: Mapping[str, Any] = {
-        "isolation_level": "REPEATABLE READ",
-        "postgresql_readonly": True,
-    }
+    read_options: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ"}
     # Each statement sees what was committed while it waited for a lock.
     write_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
 
