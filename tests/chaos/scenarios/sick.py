@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from lakehouse_dagster.streaming.apply import apply, verb
 from lakehouse_dagster.streaming.observe import Observation, ObservedState
+from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.supervise import SupervisorCursor, look
 from lakehouse_dagster.system_db import DesiredState
 from tests.chaos.plan import Row
@@ -20,17 +23,20 @@ _STRICT = {"no_checkpoint_after": "4s", "restarts_are_many": 2, "restart_window"
 
 
 def _seen_within(
-    scene: Scene, seconds: float, wanted: Callable[[Observation], bool]
+    scene: Scene,
+    seconds: float,
+    wanted: Callable[[Observation], bool],
+    runtime: Runtime | None = None,
 ) -> Observation:
     """Look again and again as a supervisor does, until it is seen."""
     policy = replace(QUICK, **{**POLICY, **_STRICT})
-    runtime, cursor = scene.lab.runtime(policy=policy), SupervisorCursor()
+    runtime, cursor = runtime or scene.lab.runtime(policy=policy), SupervisorCursor()
     began = time.monotonic()
     said: list[str] = []
     while True:
         seen = look(runtime, cursor)
         cursor = seen.cursor
-        (observation,) = seen.observations
+        observation = seen.observations[0]
         if not said or said[-1] != observation.reason:
             said.append(observation.reason)
         if wanted(observation):
@@ -111,6 +117,38 @@ def fails_at_every_start(scene: Scene) -> None:
     scene.pause(8, 12)
     assert 1 <= len(scene.gateway.inserts) <= 8, f"{len(scene.gateway.inserts)} submissions"
     _repair(bad)
+
+
+@scenario(Row.SICK, "it reads nothing although its source moves")
+def no_progress(scene: Scene) -> None:
+    """A job below ours whose source looks for new snapshots once an hour."""
+    if importlib.util.find_spec("lakehouse_dagster.streaming.positions") is None:
+        raise NotRunnableError("streaming.positions is not there yet")
+    scene.running_job()
+    name, script = f"{scene.lab.job}-a-dwd", scene.lab.folder / "below.sql"
+    script.write_text(_BELOW.format(name=name))
+    policy = replace(QUICK, **{**POLICY, "no_progress_after": "4s"})
+    runtime = scene.lab.runtime(script, scene.lab.script, policy=policy)
+    outcome = scene.lab.start(runtime, job=name)
+    scene.lab.wait_for_checkpoints(outcome.flink_job_id, 2)
+    below = scene.lab.runtime(script, policy=policy)
+    with scene.live_rows(files=60):
+        observation = _seen_within(scene, 30, _degraded, below)
+    assert "read nothing" in observation.reason
+    (cancelled,) = apply(runtime, [(name, verb("cancel"))], holder="person")
+    assert cancelled.error is None
+
+
+_BELOW = """\
+SET 'pipeline.name' = '{name}';
+SET 'execution.checkpointing.interval' = '500ms';
+SET 'execution.checkpointing.dir' = 'file://${{LAB}}/checkpoints';
+CREATE DATABASE IF NOT EXISTS dwd;
+CREATE TABLE IF NOT EXISTS dwd.kept (id BIGINT, text STRING, amount INT)
+WITH ('bucket' = '-1', 'write-only' = 'true');
+INSERT INTO dwd.kept
+SELECT id, text, amount FROM ods.copied /*+ OPTIONS('continuous.discovery-interval' = '1 h') */;
+"""
 
 
 def _bad_record(scene: Scene) -> Path:
