@@ -226,7 +226,9 @@ class _Replacement:
             # Whoever took over, or the supervisor when the cluster answers again, settles it.
             raise
         except LakehouseError as error:
-            raise self._went_back(number, left, error) from error
+            failed = self._went_back(number, left, error)
+            held.runtime.memory.set_error(held.name, str(failed))
+            raise failed from error
         return new
 
     def _watch(self, new: Incarnation) -> None:
@@ -244,7 +246,8 @@ class _Replacement:
     ) -> UpgradeFailedError:
         """Make sure that the new version is over, and start the old one from the same state."""
         held = self.held
-        failed = f"The new version of {held.name} did not come to work: {error.message}"
+        cause = error.message.rstrip(".")
+        failed = f"The new version of {held.name} did not come to work: {cause}."
         self.log.warning("%s Going back to the old one.", failed)
         point = choice.path or "nothing"
         by_itself = (

@@ -1,0 +1,74 @@
+"""Scripts that change, and what is common to the tests of upgrades."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.upgrade import UpgradeOutcome, upgrade
+from tests.support.laboratory import QUICK, Laboratory
+from tests.support.rows import SourceFolder
+
+WATCHED = replace(QUICK, first_checkpoint_timeout="30s")
+
+_HEAD = """\
+SET 'pipeline.name' = '{name}';
+SET 'execution.checkpointing.interval' = '500ms';
+SET 'execution.checkpointing.dir' = 'file://${{LAB}}/checkpoints';
+SET 'execution.checkpointing.savepoint-dir' = 'file://${{LAB}}/savepoints';
+SET 'execution.checkpointing.num-retained' = '3';
+SET 'restart-strategy.exponential-delay.initial-backoff' = '200 ms';
+CREATE DATABASE IF NOT EXISTS ods;
+CREATE TABLE IF NOT EXISTS ods.copied (id BIGINT, text STRING, amount INT)
+WITH ('bucket' = '-1', 'write-only' = 'true');
+CREATE TABLE IF NOT EXISTS ods.others (id BIGINT, text STRING, amount INT)
+WITH ('bucket' = '-1', 'write-only' = 'true');
+CREATE TABLE IF NOT EXISTS ods.totals (k BIGINT, total DOUBLE, PRIMARY KEY (k) NOT ENFORCED)
+WITH ('bucket' = '1');
+"""
+
+COPY = "INSERT INTO ods.copied SELECT id, text, amount FROM incoming"
+OTHERS = "INSERT INTO ods.others SELECT id, text, amount FROM other"
+
+
+def statement_set(*inserts: str) -> str:
+    return f"EXECUTE STATEMENT SET BEGIN {'; '.join(inserts)}; END"
+
+
+def source(name: str, folder: str, *, amount: str = "INT") -> str:
+    return (
+        f"CREATE TEMPORARY TABLE {name} (id BIGINT, text STRING, amount {amount}) WITH (\n"
+        f"  'connector' = 'filesystem', 'path' = '${{LAB}}/{folder}', 'format' = 'json',\n"
+        f"  'source.monitor-interval' = '200ms'\n);\n"
+    )
+
+
+def write(
+    lab: Laboratory, statement: str, *, sources: str | None = None, settings: Sequence[str] = ()
+) -> Path:
+    """Make the lab's script say this."""
+    declared = sources or source("incoming", "incoming") + source("other", "other")
+    head = _HEAD.format(name=lab.job) + "".join(f"{setting};\n" for setting in settings)
+    lab.script.write_text(f"{head}{declared}{statement};\n")
+    return lab.script
+
+
+def others(lab: Laboratory) -> SourceFolder:
+    """The second source."""
+    return SourceFolder(lab.folder / "other")
+
+
+def upgraded(
+    lab: Laboratory, runtime: Runtime | None = None, *, allow_state_loss: bool = False
+) -> UpgradeOutcome:
+    """Upgrade the lab's job as a run or command would."""
+    runtime = runtime or lab.runtime(policy=WATCHED)
+    with runtime.hold(lab.job, "upgrade") as held:
+        return upgrade(held, allow_state_loss=allow_state_loss)
+
+
+def count(lab: Laboratory, table: str) -> int:
+    reader = lab.catalog.open().table(table)
+    return int(reader.read(columns=["id"]).num_rows) if reader.latest_snapshot_id() else 0
