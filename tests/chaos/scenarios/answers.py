@@ -47,6 +47,14 @@ def answer_late(scene: Scene) -> None:
     assert len(scene.gateway.inserts) == 1
 
 
+@scenario(Row.ANSWERS, "the answer to the INSERT comes a minute late")
+def answer_a_minute_late(scene: Scene) -> None:
+    """With the product's own time-outs."""
+    _start_with(scene, replace(_INSERT, answer_delay_seconds=60))
+    assert len(scene.gateway.inserts) == 1
+    scene.until(scene.lab.lease_is_free, "the end of whoever waited", 60)
+
+
 @scenario(Row.ANSWERS, "the INSERT arrives too late")
 def request_late(scene: Scene) -> None:
     late = scene.seconds(2.5, 12)

@@ -44,7 +44,7 @@ def _event_log(scene: Scene, strike: Callable[[Path], None]) -> None:
     scene.until(all_told, "the newest snapshot in the event log", 40)
     scene.at(f"{len(told(instance))} events")
     _assert_gapless(told(instance))
-    said = "".join(actor.log.read_text() for actor in scene.actors)
+    said = "".join(actor.log.read_text() for actor in scene.actors if actor.log.exists())
     assert said.count("runs ") <= 3, f"a storm of runs: {said}"
 
 

@@ -42,8 +42,10 @@ def _never_from_nothing(scene: Scene, seconds: float) -> None:
         time.sleep(0.3)
         started = [i for i in scene.lab.incarnations() if i.number > 1]
         assert all(i.restored_from is not None for i in started), "started from nothing"
-    with_error = scene.lab.books.memory.ensure(scene.lab.job)
-    assert with_error.last_error, "nobody is told"
+    if scene.none_runs():
+        assert scene.lab.books.memory.ensure(scene.lab.job).last_error, "nobody is told"
+    else:
+        scene.at("an older one was taken")
 
 
 @scenario(Row.RESTORE_POINT, "the newest checkpoint was begun and never completed")
