@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from typing import Any
 from urllib.parse import urlsplit
 
 from lakehouse_dagster.local.processes import alive
@@ -87,6 +88,14 @@ class Seen:
     passed_on: bool = False
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked was killed or hung up: nothing to tell of."""
+
+
 class FaultyProxy:
     """A context manager; ``url`` stands for the endpoint at ``target``."""
 
@@ -99,9 +108,7 @@ class FaultyProxy:
         self.seen: list[Seen] = []
         self.sessions: dict[str, list[str]] = {}
         """The gateway sessions that were opened, with the operations submitted in each."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FaultyProxy:
