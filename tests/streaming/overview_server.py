@@ -62,6 +62,8 @@ class Overview:
     """By job: milliseconds since NOW and stack trace of each."""
     markers: dict[str, dict[str, str]] = field(default_factory=dict)
     """By job: the global job parameters that it was submitted with."""
+    configuration: dict[str, str] = field(default_factory=dict)
+    """The JobManager's own."""
     slots_available: int = 4
     task_managers: int = 1
     status_code: int = 200
@@ -74,9 +76,14 @@ class Overview:
             return self.status_code, self.body or b'{"errors": ["not now"]}'
         if path == "/jobs/overview":
             return 200, json.dumps({"jobs": self.jobs}).encode()
+        if path == "/jobmanager/config":
+            shown = [{"key": k, "value": v} for k, v in self.configuration.items()]
+            return 200, json.dumps(shown).encode()
         if path == "/overview":
             return 200, json.dumps(self._cluster()).encode()
         job_id = path.split("/")[2]
+        if path == f"/jobs/{job_id}" and all(job["jid"] != job_id for job in self.jobs):
+            return 404, json.dumps({"errors": [f"Job {job_id} not found"]}).encode()
         if path.endswith("/exceptions"):
             return 200, json.dumps(self._exceptions(job_id)).encode()
         if path.endswith("/config"):
@@ -84,7 +91,6 @@ class Overview:
             shown = {"jid": job_id, "name": "job", "execution-config": {"user-config": user_config}}
             return 200, json.dumps(shown).encode()
         return 200, json.dumps(self.checkpoints.get(job_id, _NO_CHECKPOINTS)).encode()
-
 
     def _exceptions(self, job_id: str) -> dict[str, Any]:
         entries = [
