@@ -30,6 +30,7 @@ PASSWORD = "hunter2@:/%"
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _SECONDS = 60.0
+_END_SECONDS = 20.0
 _numbers = itertools.count(1)
 
 
@@ -145,7 +146,7 @@ class PostgresServer:
         process.send_signal(signal.SIGCONT)
         process.send_signal(number)
         try:
-            process.wait(_SECONDS)
+            process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(_SECONDS)
