@@ -19,7 +19,7 @@ from lakehouse_dagster.system_db import DesiredState
 from tests.chaos.stack import job_manager_log
 from tests.support.actor import UNEXPECTED
 from tests.support.faults import FaultyProxy, kill
-from tests.support.history import JobWatcher, job_manager_history
+from tests.support.history import JobWatcher, LogHistory, job_manager_history
 from tests.support.laboratory import TABLE, Laboratory, until
 from tests.support.processes import Actor, Forked
 from tests.support.proof import Evidence, violations
@@ -224,7 +224,12 @@ class Scene:
         return errors
 
     def evidence(
-        self, job_id: str, errors: list[str], job: str | None = None, table: str = TABLE
+        self,
+        job_id: str,
+        errors: list[str],
+        job: str | None = None,
+        table: str = TABLE,
+        history: LogHistory | None = None,
     ) -> Evidence:
         """All that is known of a job whose id is thought to be ``job_id``."""
         lab = self.lab
@@ -241,7 +246,7 @@ class Scene:
         lease = lab.books.leases.current(lab.books.memory.lease_key(job))
         return Evidence(
             job=job,
-            history=job_manager_history(job_manager_log(self.stack)),
+            history=history or job_manager_history(job_manager_log(self.stack)),
             most_at_once=self._watcher.most_at_once,
             foreign_ids=frozenset(self.foreign_ids),
             wanted_id=job_id,

@@ -14,6 +14,8 @@ from lakehouse_dagster.streaming.supervise import Look, SupervisorCursor, claim,
 from tests.chaos.plan import Row
 from tests.chaos.scenario import scenario
 from tests.chaos.scene import POLICY, Scene
+from tests.chaos.stack import job_manager_log
+from tests.support.history import job_manager_history
 from tests.support.laboratory import QUICK, until
 from tests.support.proof import violations
 from tests.support.rows import wait_until_equal
@@ -103,11 +105,12 @@ class Fleet:
         self.copied()
         time.sleep(3)  # a checkpoint more: a second writer would have shown itself
         alive = self.alive()
+        history = job_manager_history(job_manager_log(self.scene.stack))
         found: list[str] = []
         for name, table in zip(self.names, self.tables, strict=True):
             newest = self.runtime.memory.latest(name)
             assert newest is not None
-            evidence = self.scene.evidence(newest.flink_job_id, [], name, table)
+            evidence = self.scene.evidence(newest.flink_job_id, [], name, table, history)
             found += [f"{name}: {one}" for one in violations(evidence)]
             found += [] if len(alive[name]) == 1 else [f"{name}: {alive[name]} run"]
         assert not found, "; ".join(found)
@@ -119,15 +122,14 @@ def _all_dead_at_once(scene: Scene, kill: str) -> None:
     fleet = Fleet(scene)
     fleet.start()
     fleet.copied()
-    for _ in range(2):
-        scene.lab.source.write(20)
-        if kill == "cancelled":
-            fleet.cancel_all()
-        else:
-            scene.kill(Service.JOB_MANAGER)
-            scene.stack.up()
-        fleet.bring_back(fleet.seen_dead())
-        fleet.prove()
+    scene.lab.source.write(20)
+    if kill == "cancelled":
+        fleet.cancel_all()
+    else:
+        scene.kill(Service.JOB_MANAGER)
+        scene.stack.up()
+    fleet.bring_back(fleet.seen_dead())
+    fleet.prove()
 
 
 @scenario(
