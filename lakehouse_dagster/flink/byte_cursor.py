@@ -13,6 +13,10 @@ class DamagedBytesError(ValueError):
     """The bytes are not what they should be; the text says what and where."""
 
 
+class ForeignBytesError(ValueError):
+    """The bytes may be sound, but mean something that is not known here."""
+
+
 class ByteCursor:
     """A position in ``data``; reading moves it on.
 
@@ -36,6 +40,10 @@ class ByteCursor:
     def damaged(self, what: str) -> DamagedBytesError:
         """An error that names the present position."""
         return DamagedBytesError(f"{what} at byte {self._at}")
+
+    def foreign(self, what: str) -> ForeignBytesError:
+        """As ``damaged``, for what a later version may well write."""
+        return ForeignBytesError(f"{what} at byte {self._at}")
 
     def take(self, count: int) -> memoryview:
         """The next ``count`` bytes, not copied."""

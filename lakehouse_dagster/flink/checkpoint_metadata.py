@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakehouse_dagster.errors import CheckpointMetadataError, FlinkError
-from lakehouse_dagster.flink.byte_cursor import ByteCursor, DamagedBytesError
+from lakehouse_dagster.errors import CheckpointMetadataError, ConfigurationError, FlinkError
+from lakehouse_dagster.flink.byte_cursor import (
+    ByteCursor,
+    DamagedBytesError,
+    ForeignBytesError,
+)
 from lakehouse_dagster.flink.file_access import METADATA_FILE, as_given, files_at, unreadable
 from lakehouse_dagster.flink.java_objects import walk_object
 from lakehouse_dagster.flink.source_positions import (
@@ -141,7 +145,8 @@ def parse_checkpoint_metadata(
         read_state: reads state that is kept in other files; without it such state is not known.
 
     Raises:
-        CheckpointMetadataError: it is damaged or of another version.
+        CheckpointMetadataError: it is damaged (its cause is a ``DamagedBytesError``), or of another
+            version, or holds something that is not known here.
     """
     try:
         return _parsed(_Parts.of(ByteCursor(data)), read_state or _only_inline)
@@ -149,6 +154,11 @@ def parse_checkpoint_metadata(
         raise CheckpointMetadataError(
             f"{name} is of version {error.version}, which is not known here "
             f"({VERSIONS[0]} to {VERSIONS[-1]} are).",
+            remedy="Flink itself may still be able to restore from it.",
+        ) from error
+    except ForeignBytesError as error:
+        raise CheckpointMetadataError(
+            f"{name} holds something that is not known here: {error}.",
             remedy="Flink itself may still be able to restore from it.",
         ) from error
     except DamagedBytesError as error:
@@ -194,13 +204,13 @@ class _Parts:
             raise cursor.damaged("one operator twice")
         for operator in self.operators:
             if operator.uid is not None and operator_id(operator.uid) != operator.operator_id:
-                raise cursor.damaged(f"an operator id that its uid {operator.uid!r} does not give")
+                raise cursor.foreign(f"an operator id that its uid {operator.uid!r} does not give")
 
 
 def _is_savepoint(cursor: ByteCursor) -> bool:
     properties = walk_object(cursor)
     if properties.class_name != _PROPERTIES:
-        raise cursor.damaged("no checkpoint properties")
+        raise cursor.foreign("something else than checkpoint properties")
     return _SAVEPOINT in properties.class_names
 
 
@@ -272,7 +282,10 @@ def _reader_of_files(file: str) -> Callable[[StreamHandle], memoryview | None]:
         if handle.size_bytes > _LARGEST_STATE_BYTES:
             return None
         path = f"{folder}/{handle.path}" if handle.relative else handle.path
-        data = _read(path, LARGEST_BYTES, handle.offset, handle.size_bytes)
+        try:
+            data = _read(path, LARGEST_BYTES, handle.offset, handle.size_bytes)
+        except (FlinkError, ConfigurationError):
+            return None  # the rest of the restore point is known all the same
         return None if data is None or len(data) != handle.size_bytes else memoryview(data)
 
     return read_state

@@ -41,7 +41,7 @@ def walk_object(cursor: ByteCursor) -> JavaObject:
     """Read one object, stream header included; raises ``DamagedBytesError``.
 
     Knows plain objects, texts, enumerations and null: what Flink's checkpoint properties are
-    made of. Anything else is taken for damage.
+    made of. Anything else raises ``ForeignBytesError``.
     """
     if cursor.uint16() != _STREAM_MAGIC or cursor.uint16() != _STREAM_VERSION:
         raise cursor.damaged("no Java object")
@@ -73,7 +73,7 @@ class _Walk:
             self._class_description(depth)
             self._handles.append(None)
             return self.content(depth + 1)
-        raise cursor.damaged(f"an unknown kind of Java object ({kind})")
+        raise cursor.foreign(f"an unknown kind of Java object ({kind})")
 
     def _referenced(self) -> object:
         handle = self._cursor.int32() - _FIRST_HANDLE
@@ -102,7 +102,7 @@ class _Walk:
             level = level.parent
         for of_class in reversed(lineage):
             if of_class.flags & _WRITE_METHOD or not of_class.flags & _SERIALIZABLE:
-                raise self._cursor.damaged(f"a class that writes itself ({of_class.name})")
+                raise self._cursor.foreign(f"a class that writes itself ({of_class.name})")
             for code in of_class.fields:
                 if code in _FIELD_SIZES:
                     self._cursor.skip(_FIELD_SIZES[code])
@@ -132,7 +132,7 @@ class _Walk:
         flags = cursor.byte()
         fields = tuple(self._field(depth) for _ in range(cursor.uint16()))
         if cursor.byte() != _END_BLOCK:
-            raise cursor.damaged("a class with annotations")
+            raise cursor.foreign("a class with annotations")
         parent = self._class_description(depth + 1)
         description = _ClassDescription(name, flags, fields, parent)
         self._handles[slot] = description

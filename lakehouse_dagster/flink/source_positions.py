@@ -82,7 +82,8 @@ def position_of(
 ) -> ReadPosition | None:
     """The position of an operator that is a source; None when it is none.
 
-    Raises ``DamagedBytesError`` for state that its own length fields contradict.
+    State that is not as expected gives an unknown position, never an error: whether the restore
+    point can be used is for Flink to say.
     """
     enumerator = _enumerator(operator)
     if enumerator is None:
@@ -127,11 +128,12 @@ def _reader_splits(
             if not offsets:
                 continue
             data = read_state(lists.handle)
-            if data is None:
+            try:
+                if data is None or not _is_readable(data):
+                    return None
+                splits.extend(_split_at(data, offset) for offset in offsets)
+            except DamagedBytesError:
                 return None
-            if not _is_readable(data):
-                return None
-            splits.extend(_split_at(data, offset) for offset in offsets)
     return tuple(splits)
 
 

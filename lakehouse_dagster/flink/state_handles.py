@@ -85,7 +85,7 @@ def read_master_states(cursor: ByteCursor) -> int:
 
 
 def read_operator(cursor: ByteCursor, version: int) -> OperatorHandles:
-    """Read one operator; raises ``DamagedBytesError`` also for what no version ever wrote."""
+    """Read one operator; raises ``DamagedBytesError``, and ``ForeignBytesError`` for new kinds."""
     name = uid = None
     if version >= _VERSION_WITH_NAMES:
         name, uid = cursor.text() or None, cursor.text() or None
@@ -160,7 +160,7 @@ def _list_states(cursor: ByteCursor) -> ListStates | None:
     if kind == 0:
         return None
     if kind not in (4, 17):
-        raise cursor.damaged(f"an unknown kind of operator state ({kind})")
+        raise cursor.foreign(f"an unknown kind of operator state ({kind})")
     offsets: dict[str, tuple[int, ...]] = {}
     for _ in range(cursor.count(smallest=7)):
         name = cursor.text()
@@ -198,7 +198,7 @@ def _stream(cursor: ByteCursor, depth: int = 0) -> StreamHandle:
         path = cursor.text()
         cursor.text()  # the logical file's id
         return StreamHandle(size, path=path, offset=offset)
-    raise cursor.damaged(f"an unknown kind of state handle ({kind})")
+    raise cursor.foreign(f"an unknown kind of state handle ({kind})")
 
 
 def _key_groups(cursor: ByteCursor, *, with_offsets: bool) -> None:
@@ -229,7 +229,7 @@ def _keyed(cursor: ByteCursor, depth: int = 0) -> _Keyed:
     elif kind in (10, 13):
         size = _changelog_files(cursor, with_storage=kind == 13)
     else:
-        raise cursor.damaged(f"an unknown kind of keyed state ({kind})")
+        raise cursor.foreign(f"an unknown kind of keyed state ({kind})")
     return _Keyed(size, True)
 
 
@@ -292,7 +292,7 @@ def _channel(cursor: ByteCursor, version: int) -> int:
     if version >= _VERSION_WITH_MERGED_CHANNELS:
         kind = cursor.byte()
         if not 1 <= kind <= 4:
-            raise cursor.damaged(f"an unknown kind of channel state ({kind})")
+            raise cursor.foreign(f"an unknown kind of channel state ({kind})")
         merged = kind >= 3
     cursor.skip(4)  # subtask
     if merged:
