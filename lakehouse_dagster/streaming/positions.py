@@ -13,7 +13,7 @@ from lakehouse_dagster.flink.source_positions import operator_id, paimon_source_
 from lakehouse_dagster.sql.model import TableName
 from lakehouse_dagster.streaming import settings as job_settings
 
-LARGEST_METADATA_BYTES = 8 * 1024 * 1024
+LARGEST_METADATA_BYTES = 2 * 1024 * 1024
 """A larger ``_metadata`` is not read in a supervisor's tick: its positions stay unknown."""
 _FORMAT = 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
+import httpx
 import pytest
 
 from lakehouse_dagster.errors import AnswerLostError, ConfigurationError, FlinkRequestError
@@ -140,3 +141,25 @@ def test_what_is_no_job_id_never_becomes_part_of_an_address(job_id: str) -> None
         with pytest.raises(ConfigurationError, match="32 hexadecimal digits"):
             call()
     assert transport.requests == []
+
+
+def test_the_records_that_wait_for_each_source_are_asked_by_vertex() -> None:
+    reading, writing = "a" * 32, "b" * 32
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path, asked = request.url.path, dict(request.url.params)
+        if path == f"/jobs/{JOB}":
+            return httpx.Response(200, json={"vertices": [{"id": reading}, {"id": writing}]})
+        if path == f"/jobs/{JOB}/vertices/{writing}/subtasks/metrics":
+            return httpx.Response(200, json=[{"id": "numRecordsIn"}])
+        assert path == f"/jobs/{JOB}/vertices/{reading}/subtasks/metrics"
+        names = ["Source__a[1].pendingRecords", "Source__b.pendingRecords"]
+        if not asked:
+            return httpx.Response(200, json=[{"id": name} for name in ("busyTime", *names)])
+        assert asked == {"agg": "sum", "get": ",".join(names)}
+        return httpx.Response(
+            200, json=[{"id": names[0], "sum": 41.0}, {"id": names[1], "sum": 0.0}]
+        )
+
+    waiting = job_manager(Recorder(answer)).pending_records(JOB)
+    assert waiting == {"Source__a[1]": 41, "Source__b": 0}
