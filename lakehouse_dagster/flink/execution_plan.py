@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +144,11 @@ class ExecutionPlan:
         return cls(tuple(nodes), tuple(data["unusable_options"]))
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the ids of all operators are known."""
+        return all(node.operator_id is not None for node in self.nodes)
+
+    @property
     def sources(self) -> tuple[PlanNode, ...]:
         return tuple(node for node in self.nodes if node.is_source)
 
@@ -230,14 +236,15 @@ def _node(answer: Mapping[str, Any], secrets: Iterable[str]) -> PlanNode:
     )
 
 
-def _place(node: PlanNode) -> Place:
+def _place(node: PlanNode, *, chain_heads: Collection[int] = ()) -> Place:
+    """``chain_heads`` are the numbers of operators that are known to begin a chain."""
     return Place(
         number=node.id,
         parallelism=node.parallelism,
         inputs=tuple(before.id for before in node.inputs),
         forwards=frozenset(i.id for i in node.inputs if i.ship_strategy == "FORWARD"),
         uid=node.uid,
-        starts_chain=node.type.startswith(_STARTS_CHAIN),
+        starts_chain=node.type.startswith(_STARTS_CHAIN) or node.id in chain_heads,
     )
 
 
@@ -278,53 +285,103 @@ def plan_of_running(answer: Mapping[str, Any]) -> ExecutionPlan:
     """The plan in the answer to ``GET /jobs/:id/plan``.
 
     Each of its nodes is a chain, told as an indented tree; only the chain's first operator has its
-    id there.
+    id there (see ``worked_out``).
     """
-    chains = [
-        (chain, _members(str(chain["description"]), bool(chain.get("inputs"))))
-        for chain in answer["plan"]["nodes"]
-    ]
+    chains = [_Chain.of(chain) for chain in answer["plan"]["nodes"]]
     firsts: dict[str, int] = {}
+    ends: dict[str, int] = {}
     count = 0
-    for chain, members in chains:
-        firsts[str(chain["id"])] = count
-        count += len(members)
-    ends = {str(c["id"]): firsts[str(c["id"])] + len(members) - 1 for c, members in chains}
-    nodes = []
-    for chain, members in chains:
-        first = firsts[str(chain["id"])]
+    for chain in sorted(chains, key=lambda chain: chain.planner_number):
+        firsts[chain.id] = count
+        count += len(chain.members)
+        ends[chain.id] = count - 1
+    nodes = [node for chain in chains for node in chain.nodes(firsts[chain.id], ends)]
+    return ExecutionPlan(tuple(sorted(nodes, key=lambda node: node.id)))
+
+
+def worked_out(plan: ExecutionPlan, with_state: Collection[str]) -> ExecutionPlan:
+    """The plan of a running job with the ids of all its operators, where they can be worked out.
+
+    They are those of a job without uids; what is known of this one must agree: the first operators
+    of its chains, and ``with_state``, ids that its checkpoint holds. Else the plan is as before.
+    """
+    known = {node.id: node.operator_id for node in plan.nodes if node.operator_id is not None}
+    ids = operator_ids([_place(node, chain_heads=known.keys()) for node in plan.nodes])
+    agree = all(ids.get(number) == its_id for number, its_id in known.items())
+    if not agree or not set(with_state) <= set(ids.values()):
+        return plan
+    return replace(plan, nodes=tuple(replace(n, operator_id=ids.get(n.id)) for n in plan.nodes))
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One operator of a chain, and below which other one it stands (None: the first)."""
+
+    below: int | None
+    type: str
+    contents: str
+
+
+@dataclass(frozen=True)
+class _Chain:
+    id: str
+    parallelism: int
+    inputs: tuple[tuple[str, str], ...]
+    members: tuple[_Member, ...]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> _Chain:
         inputs = tuple(
-            PlanInput(ends[str(i["id"])], str(i.get("ship_strategy", "")))
-            for i in chain.get("inputs", ())
+            (str(i["id"]), str(i.get("ship_strategy", ""))) for i in answer.get("inputs", ())
         )
-        for at, (type_, contents) in enumerate(members):
-            nodes.append(
-                PlanNode(
-                    id=first + at,
-                    type=type_,
-                    contents=redact(contents),
-                    parallelism=int(chain["parallelism"]),
-                    inputs=inputs if at == 0 else (PlanInput(first + at - 1, "FORWARD"),),
-                    operator_id=str(chain["id"]) if at == 0 else None,
-                )
+        members = _members(str(answer["description"]), bool(inputs))
+        return cls(str(answer["id"]), int(answer["parallelism"]), inputs, tuple(members))
+
+    @property
+    def planner_number(self) -> int:
+        """The planner counts operators up in the order in which it makes them."""
+        numbers = [re.match(r"\[(\d+)\]:", member.contents) for member in self.members]
+        return min((int(found[1]) for found in numbers if found), default=sys.maxsize)
+
+    def nodes(self, first: int, ends: Mapping[str, int]) -> list[PlanNode]:
+        before = tuple(PlanInput(ends[id_], strategy) for id_, strategy in self.inputs)
+        return [
+            PlanNode(
+                id=first + at,
+                type=member.type,
+                contents=redact(member.contents),
+                parallelism=self.parallelism,
+                inputs=before
+                if member.below is None
+                else (PlanInput(first + member.below, "FORWARD"),),
+                operator_id=self.id if at == 0 else None,
             )
-    return ExecutionPlan(tuple(nodes))
+            for at, member in enumerate(self.members)
+        ]
 
 
-def _members(description: str, has_inputs: bool) -> list[tuple[str, str]]:
-    """Types and contents of the operators of a chain, from ``[1]:Calc(…)<br/>+- Map<br/>``."""
-    lines = [re.sub(r"^[\s:|]*[+:]- ", "", line).strip() for line in description.split("<br/>")]
-    members: list[tuple[str, str]] = []
-    for line in filter(None, lines):
+def _members(description: str, has_inputs: bool) -> list[_Member]:
+    """The operators of a chain, from ``[1]:Calc(…)<br/>+- Map<br/>   +- Writer : t<br/>``."""
+    members: list[_Member] = []
+    path: list[int] = []
+    for text in description.split("<br/>"):
+        tree = re.match(r"^[\s:|]*[+:]- ", text)
+        line = (text[tree.end() :] if tree else text).strip()
+        if not line:
+            continue
+        depth = len(tree[0]) // 3 if tree else 0
+        del path[depth:]
+        below = path[-1] if path else None
+        path.append(len(members))
         named = re.match(r"(?:\[\d+\]:)?([\w-]+(?: \w+)*)(?=[(\[])", line)
         scanned = _SCANNED.search(line)
         if not members and not has_inputs:
             name = scanned[3] if scanned else line.removeprefix("Source: ")
-            members.append((f"Source: {name}", line))
+            members.append(_Member(below, f"Source: {name}", line))
         elif _OF_A_SINK.fullmatch(line) or named is None:
-            members.append((line, line))
+            members.append(_Member(below, line, line))
         else:
-            members.append((named[1], line))
+            members.append(_Member(below, named[1], line))
     return members
 
 

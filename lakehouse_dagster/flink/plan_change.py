@@ -87,8 +87,6 @@ def compare(
     was, will_be = _by_id(old), _by_id(new)
     if with_state is None:
         with_state = [i for i, node in was.items() if node.has_state]
-    else:
-        with_state = list(with_state)
     moved: list[tuple[PlanNode, PlanNode]] = []
     changed: list[tuple[PlanNode, PlanNode]] = []
     lost: list[PlanNode] = []

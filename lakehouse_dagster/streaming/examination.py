@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lakehouse_dagster.errors import (
-    CheckpointMetadataError,
-    FlinkError,
-    StateWouldBeLostError,
-    StateWouldMoveError,
-)
+from lakehouse_dagster.errors import StateWouldBeLostError, StateWouldMoveError
 from lakehouse_dagster.flink import ExecutionPlan, PlanChange, Verdict, compare
-from lakehouse_dagster.flink.checkpoint_metadata import read_checkpoint_metadata
+from lakehouse_dagster.flink.checkpoint_metadata import known_checkpoint_metadata
+from lakehouse_dagster.flink.execution_plan import worked_out
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.streaming.spec import StreamingJob
@@ -24,6 +20,12 @@ class Findings:
 
     change: PlanChange | None
     compared_with: str
+
+    @property
+    def state_is_kept(self) -> bool:
+        """Whether every operator gets its own state, as far as is known."""
+        fits = (Verdict.KEPT, Verdict.MAY_NOT_FIT)
+        return self.change is None or self.change.verdict in fits
 
 
 @dataclass(frozen=True)
@@ -48,29 +50,28 @@ def examine(
     ``running`` is the incarnation's plan as the cluster shows it, for one that we did not submit.
     """
     with_state = _operators_with_state(restore_point)
-    old = versions.plan_of(held.runtime, ran)
-    if old is not None:
-        known = {node.operator_id for node in old.nodes}
-        if with_state is not None:
-            # Ids that we would not have foretold are left to Flink, which refuses what it cannot
-            # map; nothing is claimed of them.
-            with_state &= known
-        change = compare(old, new, with_state=with_state)
-        before = versions.job_of(held.runtime, ran)
-        return Findings(_with_redeclared(change, before, held.job, old), "the plan it ran with")
-    if running is not None or with_state is not None:
-        old = running or ExecutionPlan(())
-        change = compare(old, new, with_state=with_state)
-        return Findings(change, "the running job" if running else "its restore point")
-    return Findings(None, "nothing")
+    old = versions.plan_of(held.runtime, ran) or running
+    if old is None and with_state is None:
+        return Findings(None, "nothing")
+    if old is None:
+        change = compare(ExecutionPlan(()), new, with_state=with_state)
+        return Findings(change, "its restore point")
+    if with_state is not None and old.is_complete:
+        # Ids that we would not have foretold are left to Flink, which refuses what it cannot map;
+        # nothing is claimed of them.
+        with_state &= {str(node.operator_id) for node in old.nodes}
+    elif with_state is not None:
+        old = worked_out(old, with_state)
+    change = compare(old, new, with_state=with_state)
+    before = versions.job_of(held.runtime, ran)
+    return Findings(_with_redeclared(change, before, held.job, old), "what runs")
 
 
 def _operators_with_state(restore_point: str | None) -> set[str] | None:
     if restore_point is None:
         return None
-    try:
-        metadata = read_checkpoint_metadata(restore_point)
-    except (CheckpointMetadataError, FlinkError):
+    metadata = known_checkpoint_metadata(restore_point)
+    if metadata is None:
         return None
     return {operator.id for operator in metadata.operators if operator.has_state}
 
@@ -99,7 +100,7 @@ def decide(held: HeldJob, findings: Findings, *, verb: str, allow_state_loss: bo
     has allowed the loss.
     """
     change = findings.change
-    if change is None or change.verdict in (Verdict.KEPT, Verdict.MAY_NOT_FIT):
+    if change is None or findings.state_is_kept:
         return HowToRestore()
     if change.verdict is Verdict.MOVED:
         said = _what_would_move(held, change)

@@ -39,7 +39,10 @@ def marker_parameters(marker: Marker, own: str | None = None) -> str:
         "incarnation": str(marker.number),
         "operator-name": marker.operator_name,
     }
-    text = ",".join(f"{_PREFIX}{key}:{quote(value, safe='')}" for key, value in ours.items())
+    # Flink takes no empty value.
+    text = ",".join(
+        f"{_PREFIX}{key}:{quote(value, safe='')}" for key, value in ours.items() if value
+    )
     return f"{own},{text}" if own else text
 
 

@@ -9,7 +9,7 @@ from lakehouse_dagster.streaming.apply import Applied, Outcome
 from lakehouse_dagster.streaming.forget import ForgetOutcome
 from lakehouse_dagster.streaming.start import StartOutcome
 from lakehouse_dagster.streaming.stop import StopOutcome, StoppedHow
-from lakehouse_dagster.streaming.upgrade import UpgradeOutcome
+from lakehouse_dagster.streaming.upgrade import UpgradedHow, UpgradeOutcome
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,22 @@ def in_words(outcome: Outcome) -> str:
     return _stopped(outcome)
 
 
-def _upgraded(outcome: UpgradeOutcome) -> str:
-    text = f"{outcome.job}: {outcome.how.value}, incarnation {outcome.to_incarnation}"
-    changes = "; ".join(outcome.changes)
-    return f"{text} ({changes})" if changes else text
-
-
 def _stopped(outcome: StopOutcome) -> str:
     if outcome.how is StoppedHow.STOPPED:
         return f"{outcome.job}: stopped with savepoint {outcome.savepoint_path}"
     if outcome.how is StoppedHow.CANCELLED:
         return f"{outcome.job}: cancelled; its checkpoints are kept"
     return f"{outcome.job}: did not run"
+
+
+def _upgraded(outcome: UpgradeOutcome) -> str:
+    if outcome.how is UpgradedHow.UNCHANGED:
+        return f"{outcome.job}: runs its declared script already"
+    what = "; ".join(outcome.changes) or "no operator with state changed"
+    return (
+        f"{outcome.job}: {outcome.how.value} as incarnation {outcome.to_incarnation} "
+        f"(Flink job {outcome.flink_job_id}), {what}"
+    )
 
 
 def _adopted(outcome: AdoptOutcome) -> str:

@@ -51,16 +51,23 @@ class Prepared:
 
 
 def prepare(
-    held: HeldJob, gateway: SqlGateway, log: logging.Logger, *, plan: ExecutionPlan | None = None
+    held: HeldJob,
+    gateway: SqlGateway,
+    log: logging.Logger,
+    *,
+    plan: ExecutionPlan | None = None,
+    operator_name: str | None = None,
 ) -> Prepared:
     """Open a session for the job's INSERT and explain it there; nothing is submitted.
 
     ``plan`` is that of an earlier start of the same script: then it is not explained again.
+    ``operator_name`` is what operator ids are made from, if not what is on record for the job.
     Raises ``StreamingJobError`` naming the place in the script when Flink refuses it.
     """
     definition = held.job.definition
     statement = fill_in(definition.statement, held.runtime.environ)
-    operator_name = held.runtime.memory.ensure(held.name).effective_operator_name
+    if operator_name is None:
+        operator_name = held.runtime.memory.ensure(held.name).effective_operator_name
     settings = job_settings.job_settings(
         definition,
         environ=held.runtime.environ,

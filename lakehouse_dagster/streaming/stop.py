@@ -15,6 +15,7 @@ from lakehouse_dagster.errors import (
 )
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, SqlGateway
 from lakehouse_dagster.streaming import settings as job_settings
+from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.previous import (
     Settled,
     now_on_cluster,
@@ -100,6 +101,7 @@ def stop_running(
         incarnation = settled.incarnation
         if not settled.alive or incarnation is None:
             return _did_not_run(held, settled, log)
+        _remember_plan(held, incarnation, job_manager)
         path, failure = _savepoint(held, incarnation, directory, job_manager, log)
         if path is not None:
             return _stopped(held, incarnation, path, job_manager, log)
@@ -111,6 +113,13 @@ def stop_running(
             )
         log.info("%s is restarting; the savepoint is asked for again once it runs.", held.name)
         clock.sleep(2)
+
+
+def _remember_plan(held: HeldJob, incarnation: Incarnation, job_manager: JobManager) -> None:
+    """Of a job that we did not submit, what its savepoint's operators are is known only now."""
+    if versions.plan_of(held.runtime, incarnation) is None:
+        plan = job_manager.execution_plan(incarnation.flink_job_id)
+        held.runtime.memory.save_version(held.name, incarnation.fingerprint, None, plan.to_json())
 
 
 def _did_not_run(held: HeldJob, settled: Settled, log: logging.Logger) -> StopOutcome:

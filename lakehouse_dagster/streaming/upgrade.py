@@ -151,11 +151,16 @@ class _Replacement:
         prepared = prepare(held, self.gateway, log)
         try:
             findings = self._examined(prepared)
+            if prepared.operator_name == "" and not findings.state_is_kept:
+                close(prepared.session, log)
+                prepared = prepare(held, self.gateway, log, operator_name=held.name)
+                findings = self._examined(prepared)
             how = decide(held, findings, verb=verb, allow_state_loss=allow_state_loss)
             self._say(findings, how)
             held.runtime.memory.set_desired(held.name, DesiredState.RUNNING)
             stop_running(held, self.job_manager, self.gateway, log)
             choice = self._restore_point()
+            held.runtime.memory.set_operator_name(held.name, prepared.operator_name)
         except BaseException:
             close(prepared.session, log)
             raise

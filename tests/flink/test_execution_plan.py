@@ -11,6 +11,7 @@ from lakehouse_dagster.flink.execution_plan import (
     ExecutionPlan,
     plan_from_explain,
     plan_of_running,
+    worked_out,
 )
 from lakehouse_dagster.flink.operator_ids import murmur3_128, operator_id
 from tests.flink.recorded_plans import CONFIG, NAMES, explained, recorded
@@ -32,6 +33,34 @@ def test_the_plan_of_a_running_job_names_the_first_operator_of_each_chain(name: 
         assert (node.kind, node.table) == (foretold[its_id].kind, foretold[its_id].table)
     assert _tables(running) == _tables(recorded(name).plan())
     assert sorted(running.sinks) == sorted(recorded(name).plan().sinks)
+
+
+def _without_uids(name: str) -> tuple[ExecutionPlan, ExecutionPlan]:
+    """The plan of the statement without uids, and what the cluster would tell of its job."""
+    foretold = plan_from_explain(recorded(name).explain, {})
+    text = json.dumps(recorded(name).running)
+    for old, new in zip(recorded(name).plan().nodes, foretold.nodes, strict=True):
+        text = text.replace(str(old.operator_id), str(new.operator_id))
+    return foretold, plan_of_running(json.loads(text))
+
+
+def _ids(plan: ExecutionPlan) -> set[str]:
+    return {node.operator_id for node in plan.nodes if node.operator_id is not None}
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"self"}))
+def test_all_ids_of_a_running_job_without_uids_can_be_worked_out(name: str) -> None:
+    foretold, running = _without_uids(name)
+    assert _ids(worked_out(running, _ids(foretold))) == _ids(foretold)
+
+
+def test_ids_that_do_not_agree_with_what_is_known_are_not_made_up() -> None:
+    """Which of a forked chain's operators feeds the next chain is not told; and uids differ."""
+    foretold, running = _without_uids("self")
+    assert worked_out(running, _ids(foretold)) == running
+    running = plan_of_running(recorded("plain").running)
+    assert worked_out(running, recorded("plain").operators) == running
+    assert _ids(running) < recorded("plain").operators
 
 
 def _tables(plan: ExecutionPlan) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from lakehouse_dagster.errors import (
@@ -15,7 +13,7 @@ from lakehouse_dagster.errors import (
 )
 from lakehouse_dagster.flink import is_complete
 from lakehouse_dagster.streaming.restore import RestoreChoice
-from lakehouse_dagster.streaming.runtime import LOGGER, Clock
+from lakehouse_dagster.streaming.runtime import LOGGER
 from lakehouse_dagster.streaming.session import prepare
 from lakehouse_dagster.streaming.start import StartedHow, start_or_adopt
 from lakehouse_dagster.streaming.submission import launch
@@ -32,6 +30,7 @@ from tests.streaming.upgrading import (
     statement_set,
     upgraded,
     write,
+    writing_once_it_is_stopped,
 )
 from tests.support.faults import FaultyProxy
 from tests.support.fixtures import gateway_proxy, lab, rest_proxy
@@ -273,7 +272,7 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     lab.start()
     lab.copied()
     write(lab, f"{COPY} WHERE 1 / (id - 70) < 2")
-    runtime = lab.runtime(policy=WATCHED, clock=_writing_once_it_is_stopped(lab))
+    runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
     with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
         upgraded(lab, runtime)
     assert "The old version runs again as incarnation 3" in str(failed.value)
@@ -283,19 +282,6 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     ran = deployed(lab.books, lab.job)
     assert ran is not None
     assert "WHERE" not in ran.definition.statement.text
-
-
-def _writing_once_it_is_stopped(lab: Laboratory) -> Clock:
-    """Rows come while the job is being stopped: the new version meets them first."""
-    written: list[bool] = []
-
-    def sleep(seconds: float) -> None:
-        if not written and lab.incarnations()[0].state is IncarnationState.STOPPING:
-            written.append(True)
-            lab.source.write()
-        time.sleep(seconds)
-
-    return Clock(sleep=sleep)
 
 
 def test_a_savepoint_that_cannot_be_written_leaves_the_old_version_running(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.runtime import Clock, Runtime
 from lakehouse_dagster.streaming.upgrade import UpgradeOutcome, upgrade
+from lakehouse_dagster.system_db import IncarnationState
 from tests.support.laboratory import QUICK, Laboratory
 from tests.support.rows import SourceFolder
 
@@ -72,3 +74,16 @@ def upgraded(
 def count(lab: Laboratory, table: str) -> int:
     reader = lab.catalog.open().table(table)
     return int(reader.read(columns=["id"]).num_rows) if reader.latest_snapshot_id() else 0
+
+
+def writing_once_it_is_stopped(lab: Laboratory) -> Clock:
+    """Rows come while the job is being stopped: the new version meets them first."""
+    written: list[bool] = []
+
+    def sleep(seconds: float) -> None:
+        if not written and lab.incarnations()[0].state is IncarnationState.STOPPING:
+            written.append(True)
+            lab.source.write()
+        time.sleep(seconds)
+
+    return Clock(sleep=sleep)
