@@ -92,11 +92,10 @@ def tables_of(
     name; else, when one source and one table are left over, those belong together.
     """
     paimon = [position for position in positions if position.kind is SourceKind.PAIMON]
-    suffix = job_settings.operator_suffix(operator_name)
     by_id: dict[str, set[str]] = {}
     by_name: dict[str, set[str]] = {}
     for table in reads:
-        uid = paimon_source_uid(table.table, suffix)
+        uid = paimon_source_uid(table.table, job_settings.uid_suffix(table, operator_name))
         by_id.setdefault(operator_id(uid), set()).add(table.key)
         by_name.setdefault(table.table, set()).add(table.key)
         by_name.setdefault(table.key, set()).add(table.key)

@@ -112,13 +112,20 @@ def _table_options(definition: JobDefinition, catalog: str, operator_name: str) 
         options[_table_option(catalog, table, "commit.user-prefix")] = user
     if not suffix:
         return options
-    # With the database in it: Paimon's own part of an id has the table's bare name, and two tables
-    # of one name in two databases would meet.
     for table in definition.sinks:
-        options[_table_option(catalog, table, SINK_SUFFIX)] = f"{table.database}.{suffix}"
+        options[_table_option(catalog, table, SINK_SUFFIX)] = uid_suffix(table, operator_name)
     for table in definition.reads:
-        options[_table_option(catalog, table, SOURCE_SUFFIX)] = f"{table.database}.{suffix}"
+        options[_table_option(catalog, table, SOURCE_SUFFIX)] = uid_suffix(table, operator_name)
     return options
+
+
+def uid_suffix(table: TableName, operator_name: str) -> str:
+    """What we make the uids of a table's operators end with.
+
+    With the database in it: Paimon's own part of an id has the table's bare name, and two tables
+    of one name in two databases would meet.
+    """
+    return f"{table.database}.{operator_suffix(operator_name)}"
 
 
 def _table_option(catalog: str, table: TableName, option: str) -> str:

@@ -31,7 +31,7 @@ COPIED = TableName("lake", "ods", "copied")
 
 def paimon(following: int | None = 9, *, digest: str = "a", **values: object) -> ReadPosition:
     made = ReadPosition(
-        operator_id(paimon_source_uid("copied", "agg")),
+        operator_id(paimon_source_uid("copied", "ods.agg")),
         "Source: copied[7]",
         SourceKind.PAIMON,
         next_snapshot=following,
@@ -130,9 +130,11 @@ def test_a_source_is_matched_with_its_table_by_id_name_or_what_is_left() -> None
     }
 
 
-def test_two_tables_of_one_name_are_not_guessed_at() -> None:
+def test_two_tables_of_one_name_are_told_apart_by_id_alone() -> None:
     reads = [COPIED, TableName("lake", "dwd", "copied")]
-    assert tables_of([paimon()], reads, "agg") == {}
+    assert tables_of([paimon()], reads, "agg") == {paimon().operator_id: "ods.copied"}
+    # Of a job that was started by hand the ids say nothing.
+    assert tables_of([paimon()], reads, "") == {}
 
 
 def test_of_two_unknown_sources_none_is_guessed() -> None:
