@@ -15,6 +15,7 @@ from enum import Enum
 
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import (
+    ExecutionPlan,
     FlinkJobStatus,
     JobManager,
     SqlGateway,
@@ -30,6 +31,7 @@ from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_po
 from lakehouse_dagster.streaming.running import wait_until_running
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import Prepared, close, prepare
+from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.submission import close_session, launch
 from lakehouse_dagster.system_db import DesiredState
 
@@ -111,9 +113,10 @@ def _start_or_adopt(
             ids_with_checkpoints=kept.job_ids,
             allow_empty_start=allow_empty_start,
         )
-        if recover:
-            held, prepared = _prepare_what_ran(held, settled, choice, gateway, log)
-            how = HowToRestore()
+        ran = _what_ran(held, settled, choice, log) if recover else None
+        if ran is not None:
+            held = replace(held, job=ran.job)
+            prepared, how = prepare(held, gateway, log, plan=ran.plan), HowToRestore()
         else:
             prepared = prepare(held, gateway, log)
             how = _as_far_as_it_fits(held, choice, prepared, allow_state_loss, log)
@@ -140,26 +143,27 @@ def _start_or_adopt(
     )
 
 
-def _prepare_what_ran(
-    held: HeldJob,
-    settled: Settled,
-    choice: RestoreChoice,
-    gateway: SqlGateway,
-    log: logging.Logger,
-) -> tuple[HeldJob, Prepared]:
-    """The version that the state belongs to, which is not always the newest that was submitted.
+@dataclass(frozen=True)
+class _Ran:
+    job: StreamingJob
+    plan: ExecutionPlan | None
 
-    An upgrade that was killed before its first checkpoint is so undone.
+
+def _what_ran(
+    held: HeldJob, settled: Settled, choice: RestoreChoice, log: logging.Logger
+) -> _Ran | None:
+    """The version that the state belongs to; None when that is not known.
+
+    It is not always the newest that was submitted: an upgrade that was killed before its first
+    checkpoint is so undone.
     """
-    runtime = held.runtime
     ran = choice.incarnation or settled.incarnation
-    job = versions.job_of(runtime, ran) if ran is not None else None
+    job = versions.job_of(held.runtime, ran) if ran is not None else None
     if ran is None or job is None:
-        return held, prepare(held, gateway, log)
+        return None
     if job.fingerprint != held.job.fingerprint:
         log.info("The script of %s has changed since; what ran is started again.", held.name)
-    held = replace(held, job=job)
-    return held, prepare(held, gateway, log, plan=versions.plan_of(runtime, ran))
+    return _Ran(job, versions.plan_of(held.runtime, ran))
 
 
 def _as_far_as_it_fits(

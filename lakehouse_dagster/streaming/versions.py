@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from dataclasses import replace
 
 from lakehouse_dagster.flink import ExecutionPlan
 from lakehouse_dagster.flink.redaction import secrets_in
@@ -16,6 +18,7 @@ from lakehouse_dagster.streaming.runtime import HeldJob, Runtime
 from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.system_db import Incarnation, ScriptVersion
 
+_VARIABLE = re.compile(r"\$\{\w+\}")
 _LOG = logging.getLogger(__name__)
 
 
@@ -37,7 +40,7 @@ def holds_secret(job: StreamingJob) -> bool:
         statements += script.statements
     found = {secret for statement in statements for secret in secrets_in(statement.text)}
     found |= secrets_in("", job.definition.settings)
-    return any(not secret.startswith("${") for secret in found)
+    return any(not _VARIABLE.fullmatch(secret) for secret in found)
 
 
 def deployed(runtime: Runtime, name: str) -> StreamingJob | None:
@@ -55,8 +58,10 @@ def job_of(runtime: Runtime, incarnation: Incarnation) -> StreamingJob | None:
     if version is None or version.definition is None:
         return None
     try:
-        return transport.from_data(StreamingJob, json.loads(version.definition))
-    except (ValueError, TypeError, KeyError) as error:
+        job = transport.from_data(StreamingJob, json.loads(version.definition))
+        # A renamed job keeps its versions, which were written under its old name.
+        return replace(job, definition=replace(job.definition, name=incarnation.job_name))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         _LOG.warning(
             "The script that incarnation %d of %s ran is not readable any more (%s).",
             incarnation.number,
@@ -73,7 +78,7 @@ def plan_of(runtime: Runtime, incarnation: Incarnation) -> ExecutionPlan | None:
         return None
     try:
         return ExecutionPlan.from_json(version.plan)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         _LOG.warning("The plan of %s is not readable (%s).", incarnation.job_name, error)
         return None
 
