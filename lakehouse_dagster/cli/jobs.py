@@ -25,7 +25,7 @@ from lakehouse_dagster.streaming.status import job_statuses
 
 @click.group()
 def jobs() -> None:
-    """Start, stop, restart, adopt or forget streaming jobs."""
+    """Start, stop, upgrade, adopt, rename or forget streaming jobs."""
 
 
 _EMPTY_START = click.option(
@@ -69,6 +69,11 @@ _acts(
 )
 _acts(Verb.STOP, "Stop (suspend) jobs with a savepoint, from which the next start goes on.")
 _acts(Verb.RESTART, "Stop jobs with a savepoint and start them from it.", _STATE_LOSS)
+_acts(
+    Verb.UPGRADE,
+    "Bring changed scripts to the cluster with their state; undone if they do not come to work.",
+    _STATE_LOSS,
+)
 _acts(Verb.CANCEL, "Cancel jobs without a savepoint; their checkpoints are kept.")
 _acts(Verb.FORGET, "Forget jobs that do not run, such as those whose script is gone.")
 

@@ -92,6 +92,14 @@ class RestClient:
             ClusterUnreachableError: no answer, or one that Flink did not write.
             NotFoundError, FlinkRequestError: Flink answered with an error.
         """
+        try:
+            return self._idempotent("GET", path, params, secrets)
+        except _NoAnswerYetError:
+            return self._get_again(path, params, secrets)
+
+    def _get_again(
+        self, path: str, params: Mapping[str, str] | None, secrets: Iterable[str]
+    ) -> Any:
         from tenacity import (
             Retrying,
             retry_if_exception_type,
@@ -102,7 +110,7 @@ class RestClient:
 
         retrying = Retrying(
             retry=retry_if_exception_type(_NoAnswerYetError),
-            stop=stop_after_attempt(GET_ATTEMPTS)
+            stop=stop_after_attempt(GET_ATTEMPTS - 1)
             | stop_after_delay(self._cluster.connect_timeout_seconds),
             wait=wait_random_exponential(multiplier=0.1, max=1.0),
             reraise=True,

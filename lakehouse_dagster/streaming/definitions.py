@@ -1,9 +1,7 @@
 """The Dagster face of the streaming room: jobs and sensors here, assets in ``assets.py``; thin."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -16,24 +14,23 @@ from lakehouse_dagster.streaming.events import (
     DATA_VERSION,
     HealthCheckKeys,
     check_evaluations,
-    health,
     progress_materialization,
 )
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
-from lakehouse_dagster.streaming.observe import Observation, Verb, waits_for_a_person
+from lakehouse_dagster.streaming.observe import Observation, Verb
 from lakehouse_dagster.streaming.orphans import job_or_orphan
 from lakehouse_dagster.streaming.outcomes import OutcomeRow, in_words, row
 from lakehouse_dagster.streaming.progress import ProgressCursor, advance, moved
+from lakehouse_dagster.streaming.reported import changes
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import ProgressPolicy
 from lakehouse_dagster.streaming.supervise import (
     Action,
-    Look,
     SupervisorCursor,
     claim,
     look,
 )
-from lakehouse_dagster.system_db import DesiredState, JobRecord
+from lakehouse_dagster.system_db import JobRecord
 
 
 class ChosenJobs(dg.Config):
@@ -127,6 +124,10 @@ def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
     def restart(context: dg.OpExecutionContext, config: ChangeJobs) -> None:
         act(context, Verb.RESTART, config, state_loss=config.allow_state_loss)
 
+    @dg.op(name=f"{prefix}_upgrade", tags=CANCELLABLE)
+    def upgrade(context: dg.OpExecutionContext, config: ChangeJobs) -> None:
+        act(context, Verb.UPGRADE, config, state_loss=config.allow_state_loss)
+
     @dg.op(name=f"{prefix}_adopt", tags=CANCELLABLE)
     def adopt(context: dg.OpExecutionContext, config: AdoptJobs) -> None:
         if config.flink_job_id and len(config.jobs) != 1:
@@ -142,6 +143,7 @@ def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
         stop: "Stop chosen streaming jobs with a savepoint, from which the next start goes on.",
         cancel: "Cancel chosen streaming jobs without a savepoint; checkpoints are kept.",
         restart: "Stop chosen streaming jobs with a savepoint and start them from it.",
+        upgrade: "Bring changed scripts of chosen streaming jobs to the cluster, upstream first.",
         adopt: "Take over running jobs that are not on record, or that were started by hand.",
         forget: "Forget streaming jobs that do not run, such as those whose script is gone.",
     }
@@ -178,8 +180,9 @@ def supervisor(
     )
     def supervise(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         seen = look(runtime, SupervisorCursor.parse(context.cursor))
-        evaluations, reported = _changes(runtime, keys, seen)
-        cursor = seen.cursor.model_copy(update={"health": reported}).model_dump_json()
+        changed, told = changes(runtime, seen.observations, seen.cursor.health)
+        evaluations = _evaluations(runtime, keys, changed)
+        cursor = seen.cursor.model_copy(update={"health": told}).model_dump_json()
         requests = []
         if seen.actions:
             run_key = claim(runtime, seen.actions)
@@ -281,43 +284,17 @@ def _is_reported(instance: dg.DagsterInstance, key: dg.AssetKey, data_version: s
     return (latest.asset_materialization.tags or {}).get(DATA_VERSION) == data_version
 
 
-def _changes(
-    runtime: Runtime, keys: HealthCheckKeys, seen: Look
-) -> tuple[list[dg.AssetCheckEvaluation], dict[str, str]]:
-    """Health evaluations of the jobs whose state or error is another than last reported."""
-    records = {record.name: record for record in runtime.memory.all()}
+def _evaluations(
+    runtime: Runtime, keys: HealthCheckKeys, changed: Sequence[tuple[Observation, JobRecord]]
+) -> list[dg.AssetCheckEvaluation]:
+    """The health checks of the jobs of which there is something new to tell."""
     now = runtime.clock.now()
-    evaluations: list[dg.AssetCheckEvaluation] = []
-    reported: dict[str, str] = {}
-    for observation in seen.observations:
-        record = records[observation.name]
-        passed, _, _ = health(observation, record, now, runtime.policy)
-        state = "/".join(
-            (
-                observation.desired.value,
-                observation.observed.value,
-                "passed" if passed else "failed",
-                "waits" if waits_for_a_person(record, now, runtime.policy) else "acts",
-                hashlib.sha256((record.last_error or "").encode()).hexdigest()[:8],
-                _since_someone_acted(record, now),
-            )
-        )
-        reported[observation.name] = state
-        if seen.cursor.health.get(observation.name) != state:
-            evaluations += check_evaluations(keys, observation, record, now, runtime.policy)
-    return evaluations, reported
-
-
-def _since_someone_acted(record: JobRecord, now: datetime) -> str:
-    """Changes a few times in the minutes after a run or command acted on the job.
-
-    A run that materialises a table also evaluates its checks, and Dagster shows that result as "not
-    evaluated" from the next progress event on; ours, which is tied to no event, must come after it.
-    """
-    if record.desired is DesiredState.UNMANAGED:
-        return "nobody"
-    age_seconds = (now - record.updated_at).total_seconds()
-    return f"{record.updated_at:%Y%m%dT%H%M%S}+{min(int(age_seconds // 30), 6)}"
+    return [
+        evaluation
+        for observation, record in changed
+        if observation.name in keys
+        for evaluation in check_evaluations(keys, observation, record, now, runtime.policy)
+    ]
 
 
 def _request(

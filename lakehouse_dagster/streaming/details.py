@@ -67,11 +67,13 @@ def seems_silent(
     """Whether what is on record is bad news, which may only be old: better ask before saying so."""
     if job.status in _TROUBLED:
         return True
-    last_good = max(t for t in (job.started_at, latest.checkpoint_at) if t is not None)
-    if (now - last_good).total_seconds() > policy.seconds("no_checkpoint_after"):
+    oldest = now - policy.spans["no_checkpoint_after"]
+    checkpoint_at = latest.checkpoint_at
+    fresh = job.started_at >= oldest or (checkpoint_at is not None and checkpoint_at >= oldest)
+    if not fresh:
         return True
     moved = latest.read_moved_at
-    return moved is not None and (now - moved).total_seconds() > policy.seconds("no_progress_after")
+    return moved is not None and moved < now - policy.spans["no_progress_after"]
 
 
 def ask(

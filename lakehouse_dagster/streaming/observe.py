@@ -17,6 +17,7 @@ from lakehouse_dagster.system_db import (
 )
 
 CANCELLED_ON_THE_CLUSTER = "cancelled on the cluster"
+ALL_TASKS_RUN = "all tasks run"
 
 
 class ObservedState(str, Enum):
@@ -91,11 +92,13 @@ def observe(
     missing_since: datetime | None,
     now: datetime,
     policy: SupervisionPolicy,
+    lost_after_seconds: float | None = None,
 ) -> Observation:
     """Name the state of a job on a cluster that answered.
 
     ``summary`` is the latest incarnation as the overview shows it (None: not in it);
-    ``missing_since`` is when an earlier overview first lacked it.
+    ``missing_since`` is when an earlier overview first lacked it; ``lost_after_seconds`` is how
+    long it must be missing before it is LOST, where that is longer than the policy's bound.
     """
 
     def seen(state: ObservedState, reason: str) -> Observation:
@@ -119,7 +122,7 @@ def observe(
     if missing_since is None:
         return seen(ObservedState.RUNNING, "not in the last overview; looking once more")
     missing = (now - missing_since).total_seconds()
-    if missing < policy.seconds("lost_after"):
+    if missing < (lost_after_seconds or policy.seconds("lost_after")):
         return seen(ObservedState.RUNNING, "not in the last overviews; looking once more")
     return seen(ObservedState.LOST, f"not on the cluster for {in_words(missing)}")
 
@@ -186,7 +189,7 @@ def _running(
     stalled = stalled_for(latest, now, policy)
     if stalled is not None:
         return ObservedState.DEGRADED, stalled
-    return ObservedState.RUNNING, "all tasks run"
+    return ObservedState.RUNNING, ALL_TASKS_RUN
 
 
 def _restarted_often(latest: Incarnation, now: datetime, policy: SupervisionPolicy) -> str | None:
@@ -216,7 +219,9 @@ def stalled_for(latest: Incarnation, now: datetime, policy: SupervisionPolicy) -
 
 
 def _seconds_without_checkpoint(latest: Incarnation, summary: JobSummary, now: datetime) -> float:
-    last_good = max(t for t in (summary.started_at, latest.checkpoint_at) if t is not None)
+    last_good = summary.started_at
+    if latest.checkpoint_at is not None and latest.checkpoint_at > last_good:
+        last_good = latest.checkpoint_at
     return (now - last_good).total_seconds()
 
 

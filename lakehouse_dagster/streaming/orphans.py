@@ -8,6 +8,7 @@ from lakehouse_dagster.errors import JobNotFoundError
 from lakehouse_dagster.sql.model import JobDefinition, Location, Statement, StatementKind
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import StreamingJob
+from lakehouse_dagster.streaming.versions import deployed
 from lakehouse_dagster.system_db import DesiredState, JobRecord
 
 
@@ -30,7 +31,7 @@ def job_or_orphan(runtime: Runtime, name: str) -> StreamingJob:
     except JobNotFoundError:
         if runtime.memory.get(name) is None:
             raise
-    return _bare(name)
+    return deployed(runtime, name) or _bare(name)
 
 
 def _bare(name: str) -> StreamingJob:

@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lakehouse_dagster.errors import OperationTimeoutError
-from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary, SqlGateway
+from lakehouse_dagster.flink import (
+    FlinkJobStatus,
+    JobManager,
+    JobSummary,
+    SqlGateway,
+    seconds_until_lost,
+)
 from lakehouse_dagster.streaming.foreign import marker_of, strangers
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.system_db import Incarnation, IncarnationState, flink_job_id
@@ -226,9 +232,10 @@ def _confirm_absent(
     )
     if latest.session_handle is not None:
         gateway.session(latest.session_handle).delete()
-    over = clock.deadline(
-        max(policy.seconds("late_submission_grace"), policy.seconds("lost_after"))
-    )
+    least = max(policy.seconds("late_submission_grace"), policy.seconds("lost_after"))
+    ran = latest.state not in (IncarnationState.RECORDED, IncarnationState.SUBMITTED)
+    # What ran may come back by itself where the JobManager is highly available.
+    over = clock.deadline(seconds_until_lost(job_manager, least) if ran else least)
     while True:
         passed = over()  # asked before the look, so that one look comes after the grace
         job = job_manager.job(latest.flink_job_id)
@@ -237,8 +244,5 @@ def _confirm_absent(
         if passed and all(j.job_id != latest.flink_job_id for j in job_manager.jobs()):
             break
         clock.sleep(0.5)
-    never_seen = latest.state in (IncarnationState.RECORDED, IncarnationState.SUBMITTED)
-    gone = held.over(
-        latest, "never appeared on the cluster" if never_seen else "lost by the cluster"
-    )
+    gone = held.over(latest, "lost by the cluster" if ran else "never appeared on the cluster")
     return Settled(gone, None, gone.number)

@@ -15,14 +15,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import JobNotFoundError
-from lakehouse_dagster.flink import FlinkCluster
+from lakehouse_dagster.flink import FlinkCluster, JobManager
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.streaming.spec import StreamingJob, SupervisionPolicy
 from lakehouse_dagster.system_db import Incarnation, IncarnationState, Lease, SystemDatabase
 
 if TYPE_CHECKING:
     # SQLAlchemy comes with these: loading definitions does not wait for it.
-    from lakehouse_dagster.system_db import Database, Jobs, Leases
+    from lakehouse_dagster.streaming.observe import Observation
+    from lakehouse_dagster.streaming.well import Well
+    from lakehouse_dagster.system_db import Database, JobRecord, Jobs, Leases
 
 
 def utc_now() -> datetime:
@@ -101,6 +103,21 @@ class Runtime:
         from lakehouse_dagster.system_db import Leases
 
         return Leases(self.database, self.clock.now)
+
+    @cached_property
+    def watcher(self) -> JobManager:
+        """The JobManager, for looking at it again and again over the same connection."""
+        return self.cluster.job_manager()
+
+    @cached_property
+    def well(self) -> dict[str, Well | None]:
+        """The jobs that were well at the last look (``well.py``)."""
+        return {}
+
+    @cached_property
+    def told(self) -> dict[str, tuple[Observation, JobRecord, str]]:
+        """The last word on each job's health, and what it was made from (``reported.py``)."""
+        return {}
 
     def with_sleep(self, sleep: Callable[[float], None]) -> Runtime:
         """The same runtime, on the same open database, that waits in another way."""

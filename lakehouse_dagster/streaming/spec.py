@@ -110,11 +110,18 @@ class SupervisionPolicy:
     def __post_init__(self) -> None:
         _check(self)
 
+    @cached_property
+    def spans(self) -> dict[str, timedelta]:
+        """All intervals by name: asked for every job at every look, worked out once."""
+        return _intervals(self)
+
+    @cached_property
+    def _seconds(self) -> dict[str, float]:
+        return {name: span.total_seconds() for name, span in self.spans.items()}
+
     def seconds(self, name: str) -> float:
         """The interval of that name, in seconds."""
-        value = getattr(self, name)
-        assert isinstance(value, timedelta)
-        return value.total_seconds()
+        return self._seconds[name]
 
     def backoff_seconds(self, attempt: int) -> float:
         """How long to wait after the ``attempt``-th failed attempt (1-based) before the next."""
@@ -138,6 +145,15 @@ class ProgressPolicy:
     def __post_init__(self) -> None:
         _check(self)
 
+    @cached_property
+    def spans(self) -> dict[str, timedelta]:
+        """All intervals by name: asked for every job at every look, worked out once."""
+        return _intervals(self)
+
+    @cached_property
+    def _seconds(self) -> dict[str, float]:
+        return {name: span.total_seconds() for name, span in self.spans.items()}
+
     def interval_seconds(self, tables: int) -> float:
         """The progress interval of a lakehouse with so many tables, in seconds."""
         if self.progress_interval is None:
@@ -146,9 +162,12 @@ class ProgressPolicy:
 
     def seconds(self, name: str) -> float:
         """The interval of that name, in seconds."""
-        value = getattr(self, name)
-        assert isinstance(value, timedelta)
-        return value.total_seconds()
+        return self._seconds[name]
+
+
+def _intervals(policy: SupervisionPolicy | ProgressPolicy) -> dict[str, timedelta]:
+    values = {item.name: getattr(policy, item.name) for item in fields(policy)}
+    return {name: value for name, value in values.items() if isinstance(value, timedelta)}
 
 
 def _check(policy: SupervisionPolicy | ProgressPolicy) -> None:

@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from pydantic import Field
 
 from lakehouse_dagster.errors import FlinkError
-from lakehouse_dagster.flink import JobManager, JobSummary
+from lakehouse_dagster.flink import JobManager, JobSummary, seconds_until_lost
 from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.details import ask, seems_silent, whom_to_ask, write_down_finished
 from lakehouse_dagster.streaming.foreign import strangers
@@ -30,8 +31,10 @@ from lakehouse_dagster.streaming.observe import (
 )
 from lakehouse_dagster.streaming.orphans import orphans
 from lakehouse_dagster.streaming.previous import known_numbers
+from lakehouse_dagster.streaming.reported import told_degraded
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import StartPolicy
+from lakehouse_dagster.streaming.well import remembered
 from lakehouse_dagster.system_db import DesiredState, Incarnation, JobRecord
 
 
@@ -97,8 +100,7 @@ def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
     records |= {record.name: record for record in gone}
     latest = {name: i for name, i in state.latest.items() if name in records}
     try:
-        with runtime.cluster.job_manager() as job_manager:
-            return _Looker(runtime, job_manager, cursor, records, latest).look()
+        return _Looker(runtime, runtime.watcher, cursor, records, latest).look()
     except FlinkError as error:  # also an answer such as 500 or 401 says nothing about any job
         observations = tuple(
             Observation(
@@ -180,10 +182,17 @@ class _Looker:
         observations: list[Observation] = []
         actions: list[Action] = []
         missing: dict[str, datetime] = {}
+        alerts: list[Observation] = []
+        well = runtime.well
         for name, record in self._records.items():
             incarnation = self._latest.get(name)
             summary = on_cluster.get(incarnation.flink_job_id) if incarnation else None
-            if incarnation is not None and summary is None:
+            known = well.get(name)
+            quiet = known is not None and name not in found
+            if known and quiet and known.still_holds(record, incarnation, summary, self._now):
+                observations.append(known.observation)
+                continue
+            if incarnation is not None and summary is None and not incarnation.state.is_over:
                 missing[name] = self._cursor.missing_since.get(name, self._now)
             strays, foreign = found.get(name, ((), ()))
             observation = self._observe(record, incarnation, summary, name in asked)
@@ -193,13 +202,17 @@ class _Looker:
             action = self._due_action(record, observation, strays)
             if action is not None:
                 actions.append(action)
+            elif name not in found:
+                well[name] = remembered(record, observation, summary, runtime.policy)
+            if self._is_to_be_told(observation):
+                alerts.append(observation)
         return Look(
             tuple(self._with_what_they_wait_for(observations)),
             tuple(actions),
             self._cursor.model_copy(
                 update={"missing_since": missing, "rotation": self._cursor.rotation + 1}
             ),
-            alerts=tuple(o for o in observations if self._is_to_be_told(o)),
+            alerts=tuple(alerts),
         )
 
     def _observe(
@@ -217,6 +230,7 @@ class _Looker:
             missing_since=self._cursor.missing_since.get(record.name),
             now=self._now,
             policy=policy,
+            lost_after_seconds=self._lost_after_seconds if self._cursor.missing_since else None,
         )
         if (
             observation.observed is ObservedState.DEGRADED
@@ -224,7 +238,7 @@ class _Looker:
             and incarnation is not None
             and summary is not None
             and seems_silent(incarnation, summary, self._now, policy)
-            and ObservedState.DEGRADED.value not in self._cursor.health.get(record.name, "")
+            and not told_degraded(self._cursor.health, record.name)
         ):
             # What is on record may only be old: what was last reported of it stands.
             observation = replace(
@@ -236,6 +250,11 @@ class _Looker:
         if incarnation is not None and incarnation.fingerprint not in ("", job.fingerprint):
             return replace(observation, outdated=True)
         return observation
+
+    @cached_property
+    def _lost_after_seconds(self) -> float:
+        """Asked only while a job is missing: jobs may come back by themselves."""
+        return seconds_until_lost(self._job_manager, self._runtime.policy.seconds("lost_after"))
 
     def _forget_attempts(self, asked: Mapping[str, Incarnation]) -> None:
         """A job that has been well for a while has reached its desired state.

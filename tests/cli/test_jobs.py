@@ -69,7 +69,8 @@ def test_a_dry_run_says_what_each_job_is_and_does_nothing(
         f"would {action} orders, which is RUNNING: all tasks run\n",
         "",
     )
-    assert set(overview.requests) == {"/jobs/overview", f"/jobs/{running}/checkpoints"}
+    details = {f"/jobs/{running}/checkpoints", f"/jobs/{running}/exceptions"}
+    assert set(overview.requests) == {"/jobs/overview", *details}
     record, unknown = memory.get("orders"), memory.get("sales")
     assert record is not None
     assert (record.desired, record.attempts) == (DesiredState.RUNNING, 1)

@@ -187,6 +187,7 @@ def test_definitions_load_without_network_and_without_heavy_imports(tmp_path: Pa
         "lake_start_streaming_jobs",
         "lake_stop_streaming_jobs",
         "lake_streaming_jobs_need_a_person",
+        "lake_upgrade_streaming_jobs",
     ]
     assert found["sensors"] == ["lake_progress", "lake_supervisor"]
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
@@ -368,9 +369,9 @@ def test_a_job_without_a_checkpoint_is_asked_for_exceptions_too(running: Running
     running.tick()
     latest = running.memory.latest("ods_a")
     assert latest is not None
-    assert (latest.restarts, latest.root_cause) == (7, "java.lang.X: no")
+    assert (latest.restarts, latest.root_cause) == (7, "X: no")
     (text,) = [t for _, t in evaluations(running.tick(after=timedelta(seconds=9))).values()]
-    assert text == "Should be RUNNING, is DEGRADED: restarted 7 times within 10m: java.lang.X: no."
+    assert text == "Should be RUNNING, is DEGRADED: restarted 7 times within 10m: X: no."
 
 
 def test_a_failed_job_is_started_again(running: Running) -> None:
