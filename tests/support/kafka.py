@@ -1,0 +1,152 @@
+"""A real Kafka broker of the tests' own (KRaft, one node), from jars of Maven, each pinned.
+
+``kafka-jars.txt`` lists them: group, artifact, version, SHA-256. They are kept in the cache of the
+local stack (``LAKEHOUSE_HOME``), as is the connector that Flink reads Kafka with.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+from lakehouse_dagster.local.engines import MavenJar
+from lakehouse_dagster.local.fetch import prefetch
+from lakehouse_dagster.local.filesystem import lakehouse_home, locked
+from lakehouse_dagster.local.jars import fetch_jar, is_whole, jar_path
+from lakehouse_dagster.local.ports import HOST, free_ports
+from lakehouse_dagster.local.progress import SilentProgress
+
+_SECONDS = 60.0
+_CONNECTORS = {
+    "flink-1.20": (
+        "3.2.0-1.19",
+        "c3eda3cd295c1cdfb1dcbae4e0fd318d82e2dd6f073328e30cd79f1d9a990775",
+    ),
+    "flink-2.0": (
+        "4.0.1-2.0",
+        "c7127a6518fba5d6b75eb4692229192e7147ea378e69c7b7cf16d0494057b0c3",
+    ),
+}
+
+
+def connector(engine: str) -> Path:
+    """The jar with which Flink reads and writes Kafka."""
+    version, sha256 = _CONNECTORS[engine]
+    jar = MavenJar("org.apache.flink", "flink-sql-connector-kafka", version, sha256)
+    return _fetched([jar])[0]
+
+
+def broker_jars() -> list[Path]:
+    """The jars of the broker."""
+    lines = (Path(__file__).parent / "kafka-jars.txt").read_text().splitlines()
+    return _fetched([MavenJar(*line.split()) for line in lines if line])
+
+
+def _fetched(jars: list[MavenJar]) -> list[Path]:
+    home = lakehouse_home()
+    folder, incoming = home / "jars", home / "incoming-kafka"
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(
+        home / "fetch.lock", wait_seconds=600, on_wait=lambda: None, what="fetching Kafka's jars"
+    ):
+        try:
+            for jar in jars:
+                if not is_whole(jar, folder):
+                    incoming.mkdir(exist_ok=True)
+                    fetch_jar(jar, folder, incoming, SilentProgress())
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+    return [jar_path(jar, folder) for jar in jars]
+
+
+class KafkaBroker:
+    """A broker that makes topics of two partitions by itself; a context manager that ends it."""
+
+    def __init__(self, folder: Path, engine: str) -> None:
+        self._folder = folder
+        self._java = str(prefetch(engine).java.executable)
+        self._class_path = ":".join(str(jar) for jar in broker_jars())
+        self.port, self._controller_port = free_ports(2)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def __enter__(self) -> KafkaBroker:
+        self._folder.mkdir(parents=True)
+        settings = self._folder / "server.properties"
+        settings.write_text(self._settings())
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings))
+        with (self._folder / "kafka.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", str(settings)), stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            self._wait_until_it_listens()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the broker; what it kept goes with its folder."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def _settings(self) -> str:
+        return f"""\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{HOST}:{self._controller_port}
+listeners=PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}
+advertised.listeners=PLAINTEXT://{HOST}:{self.port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={self._folder}/data
+num.partitions=2
+auto.create.topics.enable=true
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        return [self._java, *options, "-cp", self._class_path, main, *arguments]
+
+    def _run(self, main: str, *arguments: str) -> None:
+        done = subprocess.run(
+            self._command(main, *arguments), capture_output=True, timeout=_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+
+    def _wait_until_it_listens(self) -> None:
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                socket.create_connection((HOST, self.port), timeout=1).close()
+                return
+            except OSError:
+                said = (self._folder / "kafka.log").read_text(errors="replace")[-3000:]
+                assert self._process.poll() is None, said
+                assert time.monotonic() < deadline, said
+                time.sleep(0.1)
