@@ -1,9 +1,10 @@
 """Jobs that come back by themselves: what a JobManager with high availability may still recover.
 
 A JobManager that leads again answers 503 until it has taken its jobs from the high availability
-store, and shows them at once when it answers (measured: 11 times with a ZooKeeper, never an empty
-overview in between). Since Flink promises that nowhere, an overview that lacks a job proves nothing
-at once: only after it has lacked it for longer than a recovery takes.
+store, and shows them all when it answers (with a ZooKeeper, asked every few milliseconds, on Flink
+1.20.5 and 2.0.2: 503 for 1.1 and 1.5 s, then every job INITIALIZING, no empty overview in between).
+Since Flink promises that nowhere, an overview that lacks a job proves nothing at once: only after
+it has lacked it for longer than a recovery takes.
 """
 
 from __future__ import annotations
