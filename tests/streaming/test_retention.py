@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from lakehouse_dagster.errors import NoRestorePointError
 from lakehouse_dagster.flink import RestorePointKind, delete_checkpoints, delete_restore_point
+from lakehouse_dagster.streaming.kept_points import RestorePointFacts, look
 from lakehouse_dagster.streaming.restore import choose_restore_point
 from lakehouse_dagster.streaming.retention import (
-    RestorePointFacts,
     RestorePointToDelete,
-    look,
     nothing_left,
     superseded,
 )
