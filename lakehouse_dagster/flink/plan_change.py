@@ -56,6 +56,11 @@ class PlanChange:
         return Verdict.MAY_NOT_FIT if self.stateful_operators_changed else Verdict.KEPT
 
     @property
+    def state_is_kept(self) -> bool:
+        """Whether every operator gets its own state, be it that it may not fit."""
+        return self.verdict in (Verdict.KEPT, Verdict.MAY_NOT_FIT)
+
+    @property
     def moved(self) -> tuple[tuple[str, str], ...]:
         return (*self.sources_moved, *self.operators_moved)
 

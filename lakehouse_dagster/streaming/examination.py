@@ -24,8 +24,7 @@ class Findings:
     @property
     def state_is_kept(self) -> bool:
         """Whether every operator gets its own state, as far as is known."""
-        fits = (Verdict.KEPT, Verdict.MAY_NOT_FIT)
-        return self.change is None or self.change.verdict in fits
+        return self.change is None or self.change.state_is_kept
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def examine(
 
     ``running`` is the incarnation's plan as the cluster shows it, for one that we did not submit.
     """
-    with_state = _operators_with_state(restore_point)
+    with_state = operators_with_state(restore_point)
     old = versions.plan_of(held.runtime, ran) or running
     if old is None and with_state is None:
         return Findings(None, "nothing")
@@ -67,7 +66,8 @@ def examine(
     return Findings(_with_redeclared(change, before, held.job, old), "what runs")
 
 
-def _operators_with_state(restore_point: str | None) -> set[str] | None:
+def operators_with_state(restore_point: str | None) -> set[str] | None:
+    """The ids that hold state in a restore point; None when that is not known."""
     if restore_point is None:
         return None
     metadata = known_checkpoint_metadata(restore_point)

@@ -18,12 +18,19 @@ from lakehouse_dagster.errors import (
     ClusterUnreachableError,
     LakehouseError,
     LeaseLostError,
+    NotFoundError,
     UpgradeFailedError,
 )
-from lakehouse_dagster.flink import JobManager, SqlGateway
+from lakehouse_dagster.flink import ExecutionPlan, JobManager, SqlGateway, compare
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.engine import refuse_unfit_engine
-from lakehouse_dagster.streaming.examination import Findings, HowToRestore, decide, examine
+from lakehouse_dagster.streaming.examination import (
+    Findings,
+    HowToRestore,
+    decide,
+    examine,
+    operators_with_state,
+)
 from lakehouse_dagster.streaming.previous import settle, wait_until_over
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
 from lakehouse_dagster.streaming.running import wait_for_first_checkpoint
@@ -199,12 +206,13 @@ class _Replacement:
             self.log.warning("%s", how.warning)
 
     def _restore_point(self) -> RestoreChoice:
-        """What the stop left: its savepoint, or a checkpoint that the job still took after it."""
+        """The newest state: the savepoint of the stop, or a checkpoint that was taken after it."""
+        now = where_state_is_kept(self.held, self.job_manager, recover=True)
         return choose_restore_point(
             self.held.name,
             self.held.runtime.memory.incarnations(self.held.name),
             checkpoint_directory=self.kept.directory,
-            ids_with_checkpoints=self.kept.job_ids,
+            ids_with_checkpoints=self.kept.job_ids | now.job_ids,
         )
 
     def _start_new(self, prepared: Prepared, left: RestoreChoice, how: HowToRestore) -> Incarnation:
@@ -214,7 +222,8 @@ class _Replacement:
         held, number = self.held, self.old.number + 1
         try:
             if not still_open(prepared):
-                prepared = prepare(held, self.gateway, self.log)
+                name = prepared.operator_name
+                prepared = prepare(held, self.gateway, self.log, operator_name=name)
             new = launch(
                 held,
                 prepared,
@@ -231,7 +240,7 @@ class _Replacement:
             # Whoever took over, or the supervisor when the cluster answers again, settles it.
             raise
         except LakehouseError as error:
-            failed = self._went_back(number, left, error)
+            failed = self._went_back(prepared.plan, error)
             held.runtime.memory.set_error(held.name, str(failed))
             raise failed from error
         return new
@@ -246,34 +255,42 @@ class _Replacement:
             abandon(self.held, new, self.job_manager, self.log, meanwhile=meanwhile)
             raise
 
-    def _went_back(
-        self, number: int, choice: RestoreChoice, error: LakehouseError
-    ) -> UpgradeFailedError:
-        """Make sure that the new version is over, and start the old one from the same state."""
-        held = self.held
+    def _went_back(self, new: ExecutionPlan, error: LakehouseError) -> UpgradeFailedError:
+        """Make sure that the new version is over, and start the old one; say how that went."""
         cause = error.message.rstrip(".")
-        failed = f"The new version of {held.name} did not come to work: {cause}."
+        failed = f"The new version of {self.held.name} did not come to work: {cause}."
         self.log.warning("%s Going back to the old one.", failed)
+        try:
+            number = self._over(error)
+            # Not the savepoint if the new version has completed a checkpoint: its rows are in the
+            # tables, and from before them the old version would write them once more.
+            choice = self._restore_point()
+        except LeaseLostError:
+            raise
+        except LakehouseError as second:
+            return UpgradeFailedError(f"{failed} {second.message}", remedy=second.remedy)
         point = choice.path or "nothing"
-        by_itself = (
-            "It stays wanted RUNNING, so the supervisor starts the old version from "
-            f"{point} as soon as it can. Correct the script and upgrade again."
-        )
         if self.old_job is None:
             return UpgradeFailedError(
                 f"{failed} What ran before is not known (it was started by hand, or holds a "
                 "secret), so it could not be started again.",
                 remedy=f"Its state is kept at {point}: correct the script and start it.",
             )
+        if not self._fits_old_version(new, choice):
+            return UpgradeFailedError(
+                f"{failed} It has completed a checkpoint, so its rows are in the tables, and what "
+                "it keeps there does not fit the old version, which was not started.",
+                remedy=f"Correct the script and start it: it goes on from {point}.",
+            )
         try:
-            number = self._over(number, error)
             back = self._start_old(self.old_job, number + 1, choice)
         except LeaseLostError:
             raise
         except LakehouseError as second:
             return UpgradeFailedError(
                 f"{failed} The old version could not be started either: {second.message}",
-                remedy=by_itself,
+                remedy="It stays wanted RUNNING, so the supervisor starts the old version from "
+                f"{point} as soon as it can. Correct the script and upgrade again.",
             )
         return UpgradeFailedError(
             f"{failed} The old version runs again as incarnation {back.number}, from {point}: "
@@ -281,19 +298,40 @@ class _Replacement:
             remedy="Correct the script and upgrade again.",
         )
 
-    def _over(self, number: int, error: LakehouseError) -> int:
+    def _over(self, error: LakehouseError) -> int:
         """Cancel the new version if it is still there; the newest number on record."""
         held, memory = self.held, self.held.runtime.memory
-        latest = memory.latest(held.name)
-        if latest is None or latest.number < number:
-            return number - 1  # it was never recorded
-        if latest.state.is_over:
-            return latest.number
-        held.still_ours()
-        self.job_manager.cancel(latest.flink_job_id)
-        wait_until_over(held, self.job_manager, latest.flink_job_id)
-        held.over(latest, f"upgrade failed: {error.message}")
-        return latest.number
+        new = memory.latest(held.name)
+        if new is None or new.number == self.old.number:
+            return self.old.number  # it was never recorded
+        if not new.state.is_over:
+            held.still_ours()
+            self.job_manager.cancel(new.flink_job_id)
+            wait_until_over(held, self.job_manager, new.flink_job_id)
+            new = held.over(new, f"upgrade failed: {error.message}")
+        try:
+            newest = self.job_manager.checkpoints(new.flink_job_id).latest_completed
+        except NotFoundError:
+            newest = None  # it never came to the cluster
+        if newest is not None:
+            memory.update(
+                held.name,
+                new.number,
+                checkpoint_id=newest.id,
+                checkpoint_path=newest.external_path,
+                checkpoint_at=newest.completed_at,
+            )
+        return new.number
+
+    def _fits_old_version(self, new: ExecutionPlan, choice: RestoreChoice) -> bool:
+        """Whether the old version can go on from what is the newest state now."""
+        if choice.incarnation is None or choice.incarnation.number == self.old.number:
+            return True
+        old = versions.plan_of(self.held.runtime, self.old)
+        if old is None:
+            return False
+        change = compare(new, old, with_state=operators_with_state(choice.path))
+        return change.state_is_kept and not change.sources_added
 
     def _start_old(self, job: StreamingJob, number: int, choice: RestoreChoice) -> Incarnation:
         held = replace(self.held, job=job)

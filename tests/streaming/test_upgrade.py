@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lakehouse_dagster.errors import (
@@ -13,7 +15,7 @@ from lakehouse_dagster.errors import (
 )
 from lakehouse_dagster.flink import is_complete
 from lakehouse_dagster.streaming.restore import RestoreChoice
-from lakehouse_dagster.streaming.runtime import LOGGER
+from lakehouse_dagster.streaming.runtime import LOGGER, Clock
 from lakehouse_dagster.streaming.session import prepare
 from lakehouse_dagster.streaming.start import StartedHow, start_or_adopt
 from lakehouse_dagster.streaming.submission import launch
@@ -282,6 +284,46 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     ran = deployed(lab.books, lab.job)
     assert ran is not None
     assert "WHERE" not in ran.definition.statement.text
+
+
+def test_a_version_that_fails_after_it_has_committed_is_undone_from_its_own_checkpoint(
+    lab: Laboratory,
+) -> None:
+    """From the savepoint the old version would write once more what the new one has written."""
+    write(lab, COPY)
+    lab.source.write()
+    lab.start()
+    lab.copied()
+    write(
+        lab,
+        f"{COPY} WHERE 1 / (id - 70) < 2",
+        settings=["SET 'execution.checkpointing.interval' = '4s'"],
+    )
+    done: list[str] = []
+
+    def meanwhile(seconds: float) -> None:
+        """Between two looks of the watch: ten rows are committed, then a bad one comes."""
+        new = lab.incarnations()[0]
+        if new.number == 2 and new.running_at is not None and not done:
+            done.append(new.flink_job_id)
+            lab.source.write(10)
+            lab.copied()
+            lab.source.write(40)
+            until(lambda: _failures(lab, new.flink_job_id) > 2, "the failures")
+        time.sleep(seconds)
+
+    with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
+        upgraded(lab, lab.runtime(policy=WATCHED, clock=Clock(sleep=meanwhile)))
+    assert "The old version runs again as incarnation 3" in str(failed.value)
+    third, second, first = lab.incarnations()
+    assert f"{second.flink_job_id}/chk-" in str(third.restored_from)
+    assert third.fingerprint == first.fingerprint
+    lab.copied_exactly(_runs(lab, 3))
+
+
+def _failures(lab: Laboratory, job_id: str) -> int:
+    with lab.cluster.job_manager() as job_manager:
+        return len(job_manager.exceptions(job_id))
 
 
 def test_a_savepoint_that_cannot_be_written_leaves_the_old_version_running(
