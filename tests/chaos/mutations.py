@@ -158,8 +158,8 @@ def _no_strangers() -> Any:
     return Strangers()
 
 
-def _no_record_before() -> None:
-    """The incarnation is written down after its INSERT: its record gets a number of its own."""
+def _no_fences() -> None:
+    """Neither leases nor sessions stop whoever was overtaken (each alone is enough to)."""
 
     def make(record: Any) -> Any:
         def unfenced(self: Jobs, name: str, **values: Any) -> Any:
@@ -171,14 +171,14 @@ def _no_record_before() -> None:
 
     _wrap(Jobs, "record", make)
     _lease_unchecked()
+    _sessions_stay()
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "leases are not checked": Mutation(
-        _no_record_before,
+    "neither leases nor sessions fence": Mutation(
+        _no_fences,
         (
             (Row.ANSWERS, "halted between the check and the POST until the next has started"),
-            (Row.ANSWERS, "halted between the check and the stop until it is started again"),
             (Row.RIVALS, "a cancelled run goes on after another began"),
         ),
     ),
