@@ -19,6 +19,13 @@ from lakehouse_dagster.flink import (
     JobManager,
     JobSummary,
 )
+from lakehouse_dagster.streaming.lag import lag_of
+from lakehouse_dagster.streaming.positions import (
+    moved,
+    positions_from_text,
+    positions_to_text,
+    read_positions,
+)
 from lakehouse_dagster.streaming.previous import savepoint_left_by
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import SupervisionPolicy
@@ -96,6 +103,7 @@ def ask(
             break
         try:
             changes = _news(questions, incarnation, on_cluster, now, runtime.policy)
+            changes |= _reading_news(runtime, job_manager, replace(incarnation, **changes), now)
         except ClusterUnreachableError:
             break
         except FlinkError:
@@ -196,6 +204,37 @@ def _checkpoint_news(
     if statistics.failed_count != incarnation.failed_checkpoints:
         changes["failed_checkpoints"] = statistics.failed_count
     return changes
+
+
+def _reading_news(
+    runtime: Runtime, job_manager: JobManager, incarnation: Incarnation, now: datetime
+) -> IncarnationChanges:
+    """How far it has read by its newest checkpoint, and when it last got on or had read all.
+
+    What cannot be known counts as having got on: a job is never called stalled on a guess.
+    """
+    job = runtime.jobs.get(incarnation.job_name)
+    path = incarnation.checkpoint_path
+    if job is None or path is None or not (job.definition.reads or job.definition.sources):
+        return {}
+    present = read_positions(path)
+    if present is None or not present.positions:
+        return {}
+    before = positions_from_text(incarnation.read_positions)
+    if before is not None and not moved(before, present):
+        record = runtime.memory.state().records[job.name]
+        lag = lag_of(
+            runtime,
+            job,
+            present,
+            now,
+            operator_name=record.effective_operator_name,
+            job_manager=job_manager,
+            flink_job_id=incarnation.flink_job_id,
+        )
+        if lag.unread:
+            return {}
+    return {"read_positions": positions_to_text(present), "read_moved_at": now}
 
 
 def _restored_since_start(incarnation: Incarnation, statistics: CheckpointStatistics) -> int:

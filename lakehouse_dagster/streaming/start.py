@@ -23,6 +23,7 @@ from lakehouse_dagster.flink import (
 )
 from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming import versions
+from lakehouse_dagster.streaming.commits import not_older_than_its_commits
 from lakehouse_dagster.streaming.engine import refuse_unfit_engine
 from lakehouse_dagster.streaming.examination import HowToRestore, decide, examine
 from lakehouse_dagster.streaming.foreign import refuse_beside
@@ -113,6 +114,7 @@ def _start_or_adopt(
             ids_with_checkpoints=kept.job_ids,
             allow_empty_start=allow_empty_start,
         )
+        choice = not_older_than_its_commits(held, choice, allow_empty_start=allow_empty_start)
         ran = _what_ran(held, settled, choice, log) if recover else None
         if ran is not None:
             held = replace(held, job=ran.job)

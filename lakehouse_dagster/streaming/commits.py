@@ -1,0 +1,88 @@
+"""Whether a restore point is older than what the job has committed to its tables.
+
+From such a one the rows of the later commits would be read and written again, and rows after them
+would be lost: Paimon leaves out commits whose number its commit user has committed already. (That
+number is the Flink checkpoint that made the commit: ``commitIdentifier`` in a snapshot.)
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lakehouse_dagster.errors import CatalogError, NoRestorePointError
+from lakehouse_dagster.flink import known_checkpoint_metadata
+from lakehouse_dagster.flink.restore_points import completed_at
+from lakehouse_dagster.paimon import CatalogReader, Snapshot
+from lakehouse_dagster.streaming.restore import RestoreChoice
+from lakehouse_dagster.streaming.runtime import HeldJob
+from lakehouse_dagster.streaming.settings import operator_suffix
+
+SNAPSHOTS_LOOKED_AT = 100
+"""A job's newest commit is looked for among so many of a table's newest snapshots."""
+_END_OF_INPUT = 2**62
+"""Commits at the end of a bounded source bear no checkpoint's number but the greatest there is."""
+
+
+def not_older_than_its_commits(
+    held: HeldJob, choice: RestoreChoice, *, allow_empty_start: bool = False
+) -> RestoreChoice:
+    """The same choice, if nothing was committed after it; or a start from nothing, if allowed.
+
+    Raises ``NoRestorePointError`` otherwise.
+    """
+    beyond = _committed_beyond(held, choice)
+    if beyond is None:
+        return choice
+    table, snapshot = beyond
+    if allow_empty_start:
+        return RestoreChoice(None, "asked to start from nothing")
+    raise NoRestorePointError(
+        f"The newest usable restore point of {held.name} is the {choice.reason}, but snapshot "
+        f"{snapshot.id} of {table} was committed by its checkpoint {snapshot.commit_identifier}: "
+        "started from there, it would write rows twice and lose others.",
+        remedy=(
+            f"Bring back what is missing of checkpoint {snapshot.commit_identifier}, or start "
+            f"from nothing with `lakehouse jobs start {held.name} --allow-empty-start`: its "
+            "sources are then read as if for the first time."
+        ),
+    )
+
+
+def _committed_beyond(held: HeldJob, choice: RestoreChoice) -> tuple[str, Snapshot] | None:
+    if choice.path is None:
+        return None
+    metadata, at = known_checkpoint_metadata(choice.path), completed_at(choice.path)
+    if metadata is None or at is None:
+        return None  # of a version that is not known here: left for Flink to judge
+    record = held.runtime.memory.ensure(held.name)
+    name = record.effective_operator_name
+    prefix = f"{operator_suffix(name)}_" if name else ""
+    catalog = held.runtime.catalog.open()
+    for table in held.job.sink_keys:
+        snapshot = _first_beyond(catalog, table, prefix, metadata.checkpoint_id, at)
+        if snapshot is not None:
+            return table, snapshot
+    return None
+
+
+def _first_beyond(
+    catalog: CatalogReader, table: str, prefix: str, checkpoint_id: int, at: datetime
+) -> Snapshot | None:
+    """The job's newest commit, if it came after the restore point and bears a higher number.
+
+    Both, since an earlier life that was started from nothing counted its checkpoints anew.
+    """
+    try:
+        reader = catalog.table(table)
+        newest = reader.latest_snapshot_id()
+        if newest is None:
+            return None
+        span = reader.snapshots(max(0, newest - SNAPSHOTS_LOOKED_AT), newest)
+    except CatalogError:
+        return None  # the table is gone: nothing of it can be doubled
+    own = [s for s in span.snapshots if s.commit_user.startswith(prefix)]
+    if not own:
+        return None
+    last = own[-1]
+    is_beyond = checkpoint_id < last.commit_identifier < _END_OF_INPUT and last.committed_at > at
+    return last if is_beyond else None
