@@ -6,9 +6,8 @@ scenarios named with it are those that should fail then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_dagster.errors import ClusterUnreachableError, FlinkError
@@ -36,24 +35,6 @@ def _lease_unchecked() -> None:
     """Nobody asks whether the lease is still theirs, nor is a record fenced."""
     _wrap(HeldJob, "still_ours", lambda _: lambda self: None)
     _wrap(Leases, "check", lambda _: lambda self, lease: None)
-
-
-def _no_leases() -> None:
-    """Everybody gets every lease."""
-
-    def make(original: Any) -> Any:
-        @contextmanager
-        def held(self: Leases, key: str, holder: str, *rest: float) -> Iterator[Any]:
-            current = self.current(key)
-            if current is not None:
-                yield replace(current, holder=holder)
-                return
-            with original(self, key, holder, *rest) as lease:
-                yield lease
-
-        return held
-
-    _wrap(Leases, "held", make)
 
 
 def _sent_again() -> None:
@@ -182,13 +163,6 @@ MUTATIONS: dict[str, Mutation] = {
             (Row.RIVALS, "a cancelled run goes on after another began"),
         ),
     ),
-    "everybody gets every lease": Mutation(
-        _no_leases,
-        (
-            (Row.RIVALS, "many supervisors start a job at once"),
-            (Row.RIVALS, "a person and the supervisors at once"),
-        ),
-    ),
     "the INSERT is sent again": Mutation(
         _sent_again,
         (
@@ -225,7 +199,8 @@ MUTATIONS: dict[str, Mutation] = {
         _started_from_nothing, ((Row.RESTORE_POINT, "all checkpoints are gone for a while"),)
     ),
     "one checkpoint back": Mutation(
-        _one_checkpoint_back, ((Row.BY_HAND, "cancelled in Flink's page"),)
+        _one_checkpoint_back,
+        ((Row.RESTORE_POINT, "the newest checkpoint was begun and never completed"),),
     ),
     "no looking ahead": Mutation(
         _no_looking_ahead,
