@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from lakehouse_dagster.flink import BasicAuth, BearerAuth, FlinkCluster
     from lakehouse_dagster.lakehouse import Lakehouse, LoadedLakehouse
     from lakehouse_dagster.paimon import PaimonCatalog
+    from lakehouse_dagster.streaming.checks import CheckPolicy
     from lakehouse_dagster.streaming.spec import ProgressPolicy, StartPolicy, SupervisionPolicy
     from lakehouse_dagster.system_db import SystemDatabase
 
 _HOMES = {
     "BasicAuth": "flink",
     "BearerAuth": "flink",
+    "CheckPolicy": "streaming.checks",
     "FlinkCluster": "flink",
     "Lakehouse": "lakehouse",
     "LakehouseComponent": "components.lakehouse",
@@ -32,6 +34,7 @@ _HOMES = {
 __all__ = [
     "BasicAuth",
     "BearerAuth",
+    "CheckPolicy",
     "FlinkCluster",
     "Lakehouse",
     "LakehouseComponent",

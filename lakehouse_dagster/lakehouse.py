@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.sql.model import JobDefinition, Project, Script, Statement, StatementKind
 from lakehouse_dagster.sql.reader import read_project
+from lakehouse_dagster.streaming.checks import CheckPolicy
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import (
     DeclaringScript,
@@ -54,6 +55,9 @@ class Lakehouse:
     supervision: SupervisionPolicy = field(default_factory=SupervisionPolicy)
     progress: ProgressPolicy = field(default_factory=ProgressPolicy)
     materialize_timeout: str = "10m"
+    checks: Mapping[str, CheckPolicy] = field(default_factory=dict)
+    """Bounds on freshness and lag, by table (``database.table``) or pattern; ``default`` holds for
+    tables that no other fits. Tables without bounds have no such checks."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -159,9 +163,10 @@ class LoadedLakehouse:
         """Assets, checks, jobs and sensors; the object itself is a resource of the same name."""
         import dagster as dg
 
-        from lakehouse_dagster.streaming import assets
+        from lakehouse_dagster.streaming import assets, table_checks
         from lakehouse_dagster.streaming import definitions as face
         from lakehouse_dagster.streaming.graph import dagster_name
+        from lakehouse_dagster.streaming.upkeep import upkeep
 
         for below, above in self.graph.cut:
             _LOGGER.warning(
@@ -172,6 +177,10 @@ class LoadedLakehouse:
             )
         status = (
             dg.DefaultSensorStatus.RUNNING if sensors_running else dg.DefaultSensorStatus.STOPPED
+        )
+        tidy, hourly = upkeep(self.runtime, status=dg.DefaultScheduleStatus(status.value))
+        bounds = table_checks.table_check_sensor(
+            self.runtime, self.graph, self.lakehouse.checks, status=status
         )
         timeout = duration(self.lakehouse.materialize_timeout).total_seconds()
         written = {key for job in self.runtime.jobs.values() for key in job.sink_keys}
@@ -187,9 +196,13 @@ class LoadedLakehouse:
                 *(spec for table, spec in self.graph.tables.items() if table not in written),
                 *self.graph.outside.values(),
             ],
-            asset_checks=assets.health_checks(self.runtime, self.graph),
-            jobs=[*face.job_actions(self.runtime), *asked_for],
-            sensors=[supervise, report],
+            asset_checks=[
+                *assets.health_checks(self.runtime, self.graph),
+                *table_checks.table_checks(self.runtime, self.graph, self.lakehouse.checks),
+            ],
+            jobs=[*face.job_actions(self.runtime), *asked_for, tidy],
+            sensors=[supervise, report, *([bounds] if bounds else [])],
+            schedules=[hourly],
             resources={dagster_name(self.lakehouse.name): self},
         )
 

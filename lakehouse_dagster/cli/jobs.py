@@ -19,6 +19,7 @@ from lakehouse_dagster.streaming.forget import rename as rename_job
 from lakehouse_dagster.streaming.observe import Verb
 from lakehouse_dagster.streaming.orphans import job_or_orphan
 from lakehouse_dagster.streaming.outcomes import in_words
+from lakehouse_dagster.streaming.retention import tidy
 from lakehouse_dagster.streaming.runtime import this_process
 from lakehouse_dagster.streaming.status import job_statuses
 
@@ -129,6 +130,26 @@ def rename(
         return
     rename_job(lake.runtime, old, new, holder=this_process("lakehouse jobs rename"))
     click.echo(f"{new}: goes on with what was on record of {old}")
+
+
+@jobs.command("tidy")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@project_options
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@reports_errors
+def tidy_command(
+    names: tuple[str, ...], module: str | None, lakehouse_name: str | None, dry_run: bool
+) -> None:
+    """Delete savepoints and checkpoints that newer ones have superseded (all jobs by default)."""
+    lake = load_project(module, lakehouse_name)
+    chosen = names or tuple(sorted(lake.runtime.jobs))
+    for name in chosen:
+        lake.runtime.job(name)
+    for done in tidy(lake.runtime, chosen, dry_run=dry_run):
+        if done.skipped:
+            click.echo(f"{done.job}: {done.skipped}", err=True)
+        for point in done.deleted:
+            click.echo(f"{'would delete' if dry_run else 'deleted'} {point.path}: {point.reason}")
 
 
 def _act(

@@ -98,6 +98,11 @@ class LakehouseAttributes(_Attributes):
     )
     supervision: Settings = _policy(SupervisionPolicy)
     progress: Settings = _policy(ProgressPolicy)
+    checks: dict[str, Settings] = Field(
+        default_factory=dict,
+        description="Bounds by table or pattern, or default: freshness, max_lag, "
+        "max_snapshots_behind, max_watermark_lag.",
+    )
     materialize_timeout: str = Field("10m", description="How long to wait for a new snapshot.")
     sensors_running: bool | str = Field(True, description="Turn the sensors on when loaded.")
 

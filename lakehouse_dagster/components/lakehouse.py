@@ -21,6 +21,7 @@ from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import BasicAuth, BearerAuth, FlinkCluster
 from lakehouse_dagster.lakehouse import Lakehouse
 from lakehouse_dagster.paimon import PaimonCatalog
+from lakehouse_dagster.streaming.checks import CheckPolicy
 from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
 from lakehouse_dagster.system_db import SystemDatabase
 
@@ -109,6 +110,7 @@ def _policy(policy: type[Any], what: str, context: dg.ResolutionContext, written
             remedy=f"Its settings are {', '.join(kinds)}.",
         )
     read: dict[str, Callable[[str, Any], Any]] = {
+        "int | None": partial(templates.whole_number, context),
         "int": partial(templates.whole_number, context),
         "bool": partial(templates.yes_or_no, context),
     }
@@ -120,6 +122,13 @@ def _policy(policy: type[Any], what: str, context: dg.ResolutionContext, written
             for name, value in written.items()
         }
     )
+
+
+def _checks(context: dg.ResolutionContext, written: dict[str, Settings]) -> dict[str, CheckPolicy]:
+    return {
+        table: _policy(CheckPolicy, f"checks.{table}", context, bounds)
+        for table, bounds in written.items()
+    }
 
 
 def _sensors_running(context: dg.ResolutionContext, written: bool | str) -> bool:
@@ -150,6 +159,9 @@ class LakehouseComponent(dg.Component, dg.Resolvable):
     progress: Annotated[
         ProgressPolicy, _as_written(partial(_policy, ProgressPolicy, "progress"), Settings)
     ] = field(default_factory=ProgressPolicy)
+    checks: Annotated[dict[str, CheckPolicy], _as_written(_checks, dict[str, Settings])] = field(
+        default_factory=dict
+    )
     materialize_timeout: Annotated[str, _as_written(templates.text, str)] = "10m"
     sensors_running: Annotated[bool, _as_written(_sensors_running, bool | str)] = True
 
@@ -168,6 +180,7 @@ class LakehouseComponent(dg.Component, dg.Resolvable):
             key_prefix=self.key_prefix,
             supervision=self.supervision,
             progress=self.progress,
+            checks=self.checks,
             materialize_timeout=self.materialize_timeout,
         )
 

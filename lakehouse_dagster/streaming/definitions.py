@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from lakehouse_dagster.errors import JobNotFoundError
+from lakehouse_dagster.errors import JobNotFoundError, SystemDatabaseError
 from lakehouse_dagster.streaming.apply import Allowed, Applied, apply, verb
 from lakehouse_dagster.streaming.assets import CANCELLABLE, health_check_keys
 from lakehouse_dagster.streaming.events import (
@@ -16,11 +16,12 @@ from lakehouse_dagster.streaming.events import (
     check_evaluations,
     progress_materialization,
 )
+from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, foreign_commits
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
 from lakehouse_dagster.streaming.observe import Observation, Verb
 from lakehouse_dagster.streaming.orphans import job_or_orphan
 from lakehouse_dagster.streaming.outcomes import OutcomeRow, in_words, row
-from lakehouse_dagster.streaming.progress import ProgressCursor, advance, moved
+from lakehouse_dagster.streaming.progress import ProgressCursor, ProgressEvent, advance, moved
 from lakehouse_dagster.streaming.reported import changes
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import ProgressPolicy
@@ -30,6 +31,7 @@ from lakehouse_dagster.streaming.supervise import (
     claim,
     look,
 )
+from lakehouse_dagster.streaming.table_checks import foreign_evaluation
 from lakehouse_dagster.system_db import JobRecord
 
 
@@ -262,6 +264,7 @@ def progress_sensor(
             for event in news.events
             if not _is_reported(context.instance, graph.key(event.table), event.data_version)
         ]
+        foreign = _foreign_news(context, runtime, cursor, news.events)
         said = f"{len(events)} of {len(graph.tables)} tables moved"
         if news.left_over:
             said += f", {news.left_over} more wait for the next tick"
@@ -269,11 +272,40 @@ def progress_sensor(
             said += f"; {table}: {problem}"
         return dg.SensorResult(
             skip_reason=said + ".",
-            cursor=advance(cursor, news.events, now).model_dump_json(),
-            asset_events=events,
+            cursor=advance(
+                cursor, news.events, now, {t: found.users or () for t, found in foreign.items()}
+            ).model_dump_json(),
+            asset_events=[
+                *events,
+                *(foreign_evaluation(graph.key(t), found) for t, found in foreign.items()),
+            ],
         )
 
     return report_progress
+
+
+def _foreign_news(
+    context: dg.SensorEvaluationContext,
+    runtime: Runtime,
+    cursor: ProgressCursor,
+    events: Sequence[ProgressEvent],
+) -> dict[str, ForeignCommits]:
+    """Of the tables that moved and that our jobs write: who else committed, if that is news."""
+    written = {table for job in runtime.jobs.values() for table in job.sink_keys}
+    news: dict[str, ForeignCommits] = {}
+    for event in events:
+        if event.table not in written:
+            continue
+        try:
+            found = foreign_commits(runtime, event.table, event.writing_users)
+        except SystemDatabaseError as error:  # progress does not wait for it
+            context.log.warning("Who wrote %s is not known: %s", event.table, error.message)
+            continue
+        known = cursor.tables.get(event.table)
+        told = known.foreign if known is not None else None
+        if found.users is not None and found.users != told:
+            news[event.table] = found
+    return news
 
 
 def _is_reported(instance: dg.DagsterInstance, key: dg.AssetKey, data_version: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError
 from lakehouse_dagster.paimon import CatalogReader, Snapshot, SnapshotChanges, TableReader
 from lakehouse_dagster.streaming.cursor import Cursor
+from lakehouse_dagster.streaming.foreign_commits import writing_users
 from lakehouse_dagster.streaming.spec import ProgressPolicy
 
 SNAPSHOTS_LOOKED_INTO = 50
@@ -29,6 +30,8 @@ class TableCursor(BaseModel):
 
     snapshot: int
     reported_at: datetime
+    foreign: tuple[str, ...] | None = None
+    """The commit users, not ours, that were last told of."""
 
 
 class ProgressCursor(Cursor):
@@ -51,6 +54,8 @@ class ProgressEvent:
     committed_at: datetime
     watermark: datetime | None
     commit_user: str
+    writing_users: tuple[str, ...]
+    """Who committed rows, each once."""
     commits_by_kind: Mapping[str, int]
     rows_written: int
     rows_removed: int
@@ -111,12 +116,19 @@ def moved(
 
 
 def advance(
-    cursor: ProgressCursor, events: Sequence[ProgressEvent], now: datetime
+    cursor: ProgressCursor,
+    events: Sequence[ProgressEvent],
+    now: datetime,
+    foreign: Mapping[str, tuple[str, ...]] | None = None,
 ) -> ProgressCursor:
-    """The cursor after these events were handed on."""
-    tables = dict(cursor.tables)
+    """The cursor after these events, and these foreign commit users by table, were handed on."""
+    tables, foreign = dict(cursor.tables), foreign or {}
     for event in events:
-        tables[event.table] = TableCursor(snapshot=event.last_snapshot, reported_at=now)
+        known = tables.get(event.table)
+        told = foreign.get(event.table, known.foreign if known else None)
+        tables[event.table] = TableCursor(
+            snapshot=event.last_snapshot, reported_at=now, foreign=told
+        )
     return ProgressCursor(tables=tables)
 
 
@@ -178,6 +190,7 @@ def _event(
         committed_at=last.committed_at,
         watermark=last.watermark,
         commit_user=last.commit_user,
+        writing_users=writing_users(snapshots),
         commits_by_kind=kinds,
         rows_written=sum(p.rows_added for p in brought),
         rows_removed=sum(p.rows_deleted for p in brought),

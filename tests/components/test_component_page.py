@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from lakehouse_dagster import (
     BearerAuth,
+    CheckPolicy,
     FlinkCluster,
     Lakehouse,
     PaimonCatalog,
@@ -51,6 +52,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> LakehouseComponent:
             assert [sensor.name for sensor in defs.sensors or ()] == [
                 "lake_supervisor",
                 "lake_progress",
+                "lake_table_checks",
             ]
             return component
 
@@ -58,6 +60,10 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> LakehouseComponent:
 def test_the_example_makes_the_lakehouse_that_it_says(loaded: LakehouseComponent) -> None:
     assert loaded.lakehouse() == Lakehouse(
         catalog=PaimonCatalog(warehouse="/data/lake"),
+        checks={
+            "default": CheckPolicy(max_lag="15m"),
+            "dwd.*": CheckPolicy(freshness="10m", max_lag="5m", max_snapshots_behind=20),
+        },
         flink=FlinkCluster(
             "http://localhost:8081", "http://localhost:8083", auth=BearerAuth("s3cret")
         ),

@@ -19,6 +19,7 @@ import dagster as dg
 import pytest
 
 from lakehouse_dagster import (
+    CheckPolicy,
     FlinkCluster,
     Lakehouse,
     LoadedLakehouse,
@@ -187,6 +188,7 @@ def test_definitions_load_without_network_and_without_heavy_imports(tmp_path: Pa
         "lake_start_streaming_jobs",
         "lake_stop_streaming_jobs",
         "lake_streaming_jobs_need_a_person",
+        "lake_tidy_restore_points",
         "lake_upgrade_streaming_jobs",
     ]
     assert found["sensors"] == ["lake_progress", "lake_supervisor"]
@@ -211,7 +213,7 @@ def test_what_can_be_materialised_and_what_is_outside(running: Running) -> None:
     executable = {key.to_user_string() for key in graph.executable_asset_keys}
     assert executable == {"ods/a", "dwd/b"}
     assert {key.to_user_string() for key in graph.external_asset_keys} == {"datagen/x"}
-    assert {key.name for key in graph.asset_check_keys} == {"job_health"}
+    assert {key.name for key in graph.asset_check_keys} == {"job_health", "foreign_commits"}
 
 
 def test_the_lakehouse_itself_is_a_resource(running: Running) -> None:
@@ -227,6 +229,12 @@ def test_sensors_run_as_often_as_the_policies_say(tmp_path: Path, overview: Over
     )
     intervals = {s.name: s.minimum_interval_seconds for s in slow.repository.sensor_defs}
     assert intervals == {"lake_supervisor": 45, "lake_progress": 1}
+
+
+def test_old_restore_points_are_looked_for_every_hour(running: Running) -> None:
+    (schedule,) = running.repository.schedule_defs
+    assert (schedule.name, schedule.cron_schedule) == ("lake_tidy", "23 * * * *")
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
 
 
 # Progress
@@ -292,6 +300,36 @@ def test_a_broken_table_is_named_and_the_others_move(running: Running) -> None:
     result = running.tick("progress")
     assert [e.asset_key.to_user_string() for e in result.asset_events] == ["dwd/b"]
     assert result.skip_message.startswith("1 of 2 tables moved; ods.a: ")
+
+
+def test_commits_by_others_are_told_once_and_again_when_they_change(running: Running) -> None:
+    running.started("ods_a")
+    running.write("ods.a", commits=2)
+    first = evaluations(running.tick("progress"))
+    passed, text = first["ods/a"]
+    assert not passed
+    assert text.startswith("Others write this table too: commit users ")
+    running.write("dwd.b")  # nobody has started the job that writes it
+    assert evaluations(running.tick("progress", after=timedelta(minutes=10))) == {}
+
+
+def test_bounds_on_tables_make_checks_and_a_sensor(tmp_path: Path, overview: Overview) -> None:
+    checks = {"ods.*": CheckPolicy(freshness="10m"), "default": CheckPolicy(max_lag="1h")}
+    lake = Running(tmp_path, overview, checks=checks)
+    lake.write("ods.a")
+    result = lake.tick("table_checks", after=timedelta(days=3650))
+    found = {(e.asset_key.to_user_string(), e.check_name): e.passed for e in result.asset_events}
+    assert found == {
+        ("ods/a", "freshness"): False,
+        ("ods/a", "lag"): True,
+        ("dwd/b", "freshness"): True,
+        ("dwd/b", "lag"): True,
+    }
+    assert result.skip_message == "2 of 2 tables looked at; 1 checks fail."
+    again = lake.tick("table_checks", after=timedelta(minutes=1))
+    assert again.asset_events == []
+    later = lake.tick("table_checks", after=timedelta(hours=2))
+    assert len(later.asset_events) == 4
 
 
 # Supervision

@@ -31,6 +31,7 @@ EVENT = ProgressEvent(
     committed_at=ago(seconds=12),
     watermark=None,
     commit_user="ods_orders-1",
+    writing_users=("ods_orders-1",),
     commits_by_kind={"APPEND": 4, "COMPACT": 2},
     rows_written=120,
     rows_removed=3,

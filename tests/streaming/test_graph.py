@@ -128,7 +128,11 @@ def test_two_jobs_may_fill_one_table(tmp_path: Path) -> None:
     executable = [a for a in defs.assets or () if isinstance(a, dg.AssetsDefinition)]
     assert [a.keys for a in executable] == [{key("o/wide")}]
     checks = defs.resolve_asset_graph().asset_check_keys
-    assert {check.name for check in checks} == {"job_health__from_x", "job_health__from_y"}
+    assert {check.name for check in checks} == {
+        "job_health__from_x",
+        "job_health__from_y",
+        "foreign_commits",
+    }
 
 
 def test_a_source_named_like_a_table_gets_a_key_of_its_own(tmp_path: Path) -> None:

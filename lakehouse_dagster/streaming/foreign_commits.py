@@ -1,0 +1,72 @@
+"""Whether others than our jobs write a table: told by the commit users of its snapshots.
+
+Every job of ours commits under a user that begins with its operator name, and goes on under it when
+it is restored. Compaction rewrites what is there, so whoever compacts is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lakehouse_dagster.paimon import Snapshot
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.settings import operator_suffix
+from lakehouse_dagster.system_db import DesiredState
+
+SNAPSHOTS_LOOKED_AT = 100
+
+
+@dataclass(frozen=True)
+class ForeignCommits:
+    """The users, not ours, that committed to a table; None: nobody can tell."""
+
+    users: tuple[str, ...] | None
+
+    @property
+    def passed(self) -> bool:
+        return not self.users
+
+    def __str__(self) -> str:
+        if self.users is None:
+            return (
+                "Nobody can tell: no job that writes this table is managed, or one was adopted and "
+                "its commits are not marked as ours."
+            )
+        if not self.users:
+            return "Only jobs of this project write the table."
+        return (
+            f"Others write this table too: commit users {', '.join(self.users)}. What they write "
+            "is not known to the project, and two writers can undo each other's compactions."
+        )
+
+
+def writing_users(snapshots: Iterable[Snapshot]) -> tuple[str, ...]:
+    """The users of commits that brought rows, each once, in order."""
+    return tuple(dict.fromkeys(s.commit_user for s in snapshots if s.commit_kind != "COMPACT"))
+
+
+def foreign_commits(runtime: Runtime, table: str, users: Sequence[str]) -> ForeignCommits:
+    """Which of these commit users are none of the jobs that are declared to write the table."""
+    records = runtime.memory.state().records
+    prefixes: list[str] = []
+    for job in runtime.jobs.values():
+        if table not in job.sink_keys:
+            continue
+        record = records.get(job.name)
+        if record is None or record.desired is DesiredState.UNMANAGED:
+            continue
+        if not record.effective_operator_name:
+            return ForeignCommits(None)
+        prefixes.append(f"{operator_suffix(record.effective_operator_name)}_")
+    if not prefixes:
+        return ForeignCommits(None)
+    return ForeignCommits(tuple(u for u in users if not u.startswith(tuple(prefixes))))
+
+
+def look_for_foreign_commits(runtime: Runtime, table: str) -> ForeignCommits:
+    """The same for the table's newest snapshots."""
+    reader = runtime.catalog.open().table(table)
+    newest = reader.latest_snapshot_id() or 0
+    span = reader.snapshots(max(0, newest - SNAPSHOTS_LOOKED_AT), newest)
+    return foreign_commits(runtime, table, writing_users(span.snapshots))

@@ -1,0 +1,210 @@
+"""Checks of tables: fresh enough, not too far behind, written by nobody else."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from lakehouse_dagster.errors import CatalogError, FlinkError
+from lakehouse_dagster.paimon import Snapshot
+from lakehouse_dagster.streaming.checks import CheckOutcome, CheckPolicy, behind, freshness
+from lakehouse_dagster.streaming.cursor import Cursor
+from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
+from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.lag import JobLag, lag_now
+from lakehouse_dagster.streaming.runtime import Runtime
+
+FOREIGN_COMMITS = "foreign_commits"
+DEFAULT = "default"
+TABLES_PER_TICK = 50
+TOLD_AGAIN_AFTER = timedelta(hours=1)
+"""A result that stays the same is told again after this time, so that its figures are not old."""
+
+Evaluated = tuple[str, CheckOutcome]
+
+
+class TableCheckCursor(Cursor):
+    """Which tables come next, and what was last told of each check."""
+
+    rotation: int = 0
+    told: dict[str, tuple[bool, datetime]] = Field(default_factory=dict)
+
+
+def policy_of(policies: Mapping[str, CheckPolicy], table: str) -> CheckPolicy | None:
+    """The bounds of one table: its own, else of the first pattern that fits, else the default."""
+    for pattern, policy in policies.items():
+        if pattern != DEFAULT and fnmatchcase(table, pattern):
+            return policy
+    return policies.get(DEFAULT)
+
+
+def checked_tables(runtime: Runtime, policies: Mapping[str, CheckPolicy]) -> dict[str, CheckPolicy]:
+    """The tables that our jobs write and that have bounds, with these."""
+    written = dict.fromkeys(table for job in runtime.jobs.values() for table in job.sink_keys)
+    found = {table: policy_of(policies, table) for table in written}
+    return {table: policy for table, policy in found.items() if policy is not None}
+
+
+def evaluate(runtime: Runtime, table: str, policy: CheckPolicy) -> list[Evaluated]:
+    """Freshness and lag of one table, now."""
+    now = runtime.clock.now()
+    newest, lag = _newest(runtime, table), _lag(runtime, table)
+    return [
+        ("freshness", freshness(newest, lag, policy, now)),
+        ("lag", behind(newest, lag, policy, now)),
+    ]
+
+
+def table_checks(
+    runtime: Runtime, graph: AssetGraph, policies: Mapping[str, CheckPolicy]
+) -> list[dg.AssetChecksDefinition]:
+    """The checks that can also be run by hand."""
+    bounded = [
+        _bounds_check(runtime, graph.key(table), table, policy)
+        for table, policy in checked_tables(runtime, policies).items()
+    ]
+    written = dict.fromkeys(table for job in runtime.jobs.values() for table in job.sink_keys)
+    return [*bounded, *(_foreign_check(runtime, graph.key(t), t) for t in written)]
+
+
+def table_check_sensor(
+    runtime: Runtime,
+    graph: AssetGraph,
+    policies: Mapping[str, CheckPolicy],
+    *,
+    status: dg.DefaultSensorStatus,
+) -> dg.SensorDefinition | None:
+    """The sensor that evaluates freshness and lag; None where no table has bounds."""
+    tables = checked_tables(runtime, policies)
+    if not tables:
+        return None
+
+    @dg.sensor(
+        name=f"{dagster_name(runtime.lakehouse)}_table_checks",
+        minimum_interval_seconds=30,
+        default_status=status,
+        description="Evaluates freshness and lag of tables, and tells what changed.",
+    )
+    def check_tables(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        cursor = TableCheckCursor.parse(context.cursor)
+        now = runtime.clock.now()
+        told = dict(cursor.told)
+        events: list[dg.AssetCheckEvaluation] = []
+        turn = _turn(list(tables), cursor.rotation)
+        for table in turn:
+            for name, outcome in evaluate(runtime, table, tables[table]):
+                passed, at = told.get(f"{table}/{name}", (None, now))
+                if outcome.passed is passed and now - at < TOLD_AGAIN_AFTER:
+                    continue
+                told[f"{table}/{name}"] = (outcome.passed, now)
+                events.append(_evaluation(graph.key(table), name, outcome))
+        failed = sum(not passed for passed, _ in told.values())
+        return dg.SensorResult(
+            skip_reason=f"{len(turn)} of {len(tables)} tables looked at; {failed} checks fail.",
+            cursor=TableCheckCursor(rotation=cursor.rotation + 1, told=told).model_dump_json(),
+            asset_events=events,
+        )
+
+    return check_tables
+
+
+def foreign_evaluation(key: dg.AssetKey, found: ForeignCommits) -> dg.AssetCheckEvaluation:
+    """The result of looking at who committed."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=FOREIGN_COMMITS,
+        passed=found.passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=str(found),
+        metadata={"users": ", ".join(found.users or ())},
+    )
+
+
+def _turn(tables: Sequence[str], rotation: int) -> Sequence[str]:
+    if len(tables) <= TABLES_PER_TICK:
+        return tables
+    start = rotation * TABLES_PER_TICK % len(tables)
+    return [*tables, *tables][start : start + TABLES_PER_TICK]
+
+
+def _newest(runtime: Runtime, table: str) -> Snapshot | None:
+    try:
+        return runtime.catalog.open().table(table).latest_snapshot()
+    except CatalogError:
+        return None
+
+
+def _lag(runtime: Runtime, table: str) -> JobLag | None:
+    """How far the job that fills the table is behind; of several, the one furthest behind."""
+    latest = runtime.memory.state().latest
+    lags: list[JobLag] = []
+    for job in runtime.jobs.values():
+        incarnation = latest.get(job.name)
+        if table not in job.sink_keys or incarnation is None:
+            continue
+        try:
+            lag = lag_now(runtime, job, incarnation, job_manager=runtime.watcher)
+        except (CatalogError, FlinkError):
+            lag = None
+        if lag is not None:
+            lags.append(lag)
+    return max(lags, key=lambda lag: lag.seconds_behind or 0.0, default=None)
+
+
+def _evaluation(key: dg.AssetKey, name: str, outcome: CheckOutcome) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=name,
+        passed=outcome.passed,
+        severity=dg.AssetCheckSeverity[outcome.severity_word],
+        description=outcome.text,
+        metadata=dict(outcome.figures),
+    )
+
+
+def _bounds_check(
+    runtime: Runtime, key: dg.AssetKey, table: str, policy: CheckPolicy
+) -> dg.AssetChecksDefinition:
+    @dg.multi_asset_check(
+        name=f"{dagster_name(runtime.lakehouse)}_bounds__{dagster_name(table)}",
+        specs=[
+            dg.AssetCheckSpec(
+                "freshness", asset=key, description="The newest snapshot is young enough."
+            ),
+            dg.AssetCheckSpec(
+                "lag", asset=key, description="Its job is not too far behind what it reads."
+            ),
+        ],
+    )
+    def within_bounds() -> Iterator[dg.AssetCheckResult]:
+        for name, outcome in evaluate(runtime, table, policy):
+            yield _result(_evaluation(key, name, outcome))
+
+    return within_bounds
+
+
+def _foreign_check(runtime: Runtime, key: dg.AssetKey, table: str) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        name=FOREIGN_COMMITS,
+        asset=key,
+        description="Nobody but the jobs of this project writes the table.",
+    )
+    def foreign_commits() -> dg.AssetCheckResult:
+        return _result(foreign_evaluation(key, look_for_foreign_commits(runtime, table)))
+
+    return foreign_commits
+
+
+def _result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
+    metadata: dict[str, Any] = dict(evaluation.metadata)
+    return dg.AssetCheckResult(
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        severity=evaluation.severity,
+        description=evaluation.description,
+        metadata=metadata,
+    )
