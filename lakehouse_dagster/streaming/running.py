@@ -10,7 +10,7 @@ from lakehouse_dagster.errors import (
     StreamingJobError,
 )
 from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
-from lakehouse_dagster.streaming.previous import now_on_cluster
+from lakehouse_dagster.streaming.previous import now_on_cluster, wait_until_over
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.streaming.waiting import Waiting
 from lakehouse_dagster.system_db import Incarnation, IncarnationState
@@ -43,6 +43,7 @@ def wait_until_running(
             cause = _root_cause(job_manager, incarnation.flink_job_id)
             if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
                 job_manager.cancel(incarnation.flink_job_id)
+                wait_until_over(held, job_manager, incarnation.flink_job_id)
                 held.over(incarnation, cause)
                 raise explained(held, cause)
         if too_late():

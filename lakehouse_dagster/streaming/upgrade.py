@@ -21,7 +21,13 @@ from lakehouse_dagster.errors import (
     NotFoundError,
     UpgradeFailedError,
 )
-from lakehouse_dagster.flink import ExecutionPlan, JobManager, SqlGateway, compare
+from lakehouse_dagster.flink import (
+    ExecutionPlan,
+    FlinkJobStatus,
+    JobManager,
+    SqlGateway,
+    compare,
+)
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.engine import refuse_unfit_engine
 from lakehouse_dagster.streaming.examination import (
@@ -124,7 +130,7 @@ def _replace(
                 return UpgradeOutcome(
                     held.name, UpgradedHow.UNCHANGED, old.number, old.number, old.flink_job_id
                 )
-            work = _Replacement(held, old, kept, job_manager, gateway, log)
+            work = _Replacement(held, old, settled.status, kept, job_manager, gateway, log)
             return work.done(verb, allow_state_loss)
     started = start_or_adopt(held, allow_state_loss=allow_state_loss, log=log)
     return UpgradeOutcome(
@@ -144,6 +150,7 @@ class _Replacement:
 
     held: HeldJob
     old: Incarnation
+    status: FlinkJobStatus | None
     kept: KeptState
     job_manager: JobManager
     gateway: SqlGateway
@@ -165,7 +172,7 @@ class _Replacement:
             how = decide(held, findings, verb=verb, allow_state_loss=allow_state_loss)
             self._say(findings, how)
             held.runtime.memory.set_desired(held.name, DesiredState.RUNNING)
-            stop_running(held, self.job_manager, self.gateway, log)
+            self._stop_old()
             choice = self._restore_point()
             held.runtime.memory.set_operator_name(held.name, prepared.operator_name)
         except BaseException:
@@ -185,15 +192,39 @@ class _Replacement:
 
     def _examined(self, prepared: Prepared) -> Findings:
         """Compare with what runs; its newest checkpoint tells which operators have state."""
-        newest = self.job_manager.checkpoints(self.old.flink_job_id).latest_completed
         known = versions.plan_of(self.held.runtime, self.old) is not None
         return examine(
             self.held,
             self.old,
             prepared.plan,
-            restore_point=newest.external_path if newest else None,
+            restore_point=self._newest_checkpoint(),
             running=None if known else self.job_manager.execution_plan(self.old.flink_job_id),
         )
+
+    def _newest_checkpoint(self) -> str | None:
+        """One that is still there: Flink deletes it as soon as the next is complete."""
+        for _ in range(3):
+            newest = self.job_manager.checkpoints(self.old.flink_job_id).latest_completed
+            if newest is None:
+                return None
+            if operators_with_state(newest.external_path) is not None:
+                return newest.external_path
+        return None
+
+    def _stop_old(self) -> None:
+        """Stop with a savepoint; a job that fails again and again gives none, and is cancelled.
+
+        It goes on from its newest checkpoint, which holds all that was ever committed.
+        """
+        held, old = self.held, self.old
+        if self.status not in (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING):
+            stop_running(held, self.job_manager, self.gateway, self.log)
+            return
+        self.log.info("%s is restarting: it is cancelled instead of stopped.", held.name)
+        held.still_ours()
+        self.job_manager.cancel(old.flink_job_id)
+        wait_until_over(held, self.job_manager, old.flink_job_id)
+        held.over(old, "cancelled to be upgraded")
 
     def _say(self, findings: Findings, how: HowToRestore) -> None:
         name, change = self.held.name, findings.change
@@ -304,10 +335,10 @@ class _Replacement:
         new = memory.latest(held.name)
         if new is None or new.number == self.old.number:
             return self.old.number  # it was never recorded
+        held.still_ours()
+        self.job_manager.cancel(new.flink_job_id)
+        wait_until_over(held, self.job_manager, new.flink_job_id)
         if not new.state.is_over:
-            held.still_ours()
-            self.job_manager.cancel(new.flink_job_id)
-            wait_until_over(held, self.job_manager, new.flink_job_id)
             new = held.over(new, f"upgrade failed: {error.message}")
         try:
             newest = self.job_manager.checkpoints(new.flink_job_id).latest_completed

@@ -242,9 +242,13 @@ def test_state_of_another_type_is_found_out_and_the_old_version_runs_again(
     totals = lab.catalog.open().table("ods.totals")
     until(lambda: totals.latest_snapshot_id(), "the first totals")
     write(lab, TOTALS, sources=source("incoming", "incoming", amount="DOUBLE"))
-    with pytest.raises(UpgradeFailedError) as failed:
+    with (
+        JobWatcher(lab.cluster, lab.job, every_seconds=0.03) as watcher,
+        pytest.raises(UpgradeFailedError) as failed,
+    ):
         upgraded(lab)
     assert isinstance(failed.value.__cause__, StateIncompatibleError)
+    assert watcher.most_at_once == 1
     said = str(failed.value)
     assert "The old version runs again as incarnation 3" in said
     third, second, first = lab.incarnations()
@@ -324,6 +328,26 @@ def test_a_version_that_fails_after_it_has_committed_is_undone_from_its_own_chec
 def _failures(lab: Laboratory, job_id: str) -> int:
     with lab.cluster.job_manager() as job_manager:
         return len(job_manager.exceptions(job_id))
+
+
+def test_a_job_that_fails_again_and_again_is_replaced_from_its_newest_checkpoint(
+    lab: Laboratory,
+) -> None:
+    """It gives no savepoint; its corrected script goes on where the last commit was."""
+    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2")
+    lab.source.write()
+    first = lab.start()
+    lab.copied()
+    lab.wait_for_checkpoints(first.flink_job_id, 1)
+    lab.source.write()
+    until(lambda: _failures(lab, first.flink_job_id) > 3, "the failures")
+    until(lambda: lab.on_cluster()[0].status.value == "RESTARTING", "a longer pause")
+    write(lab, f"{COPY} WHERE id > 0")
+    outcome = upgraded(lab)
+    assert outcome.how is UpgradedHow.UPGRADED
+    lab.copied_exactly(outcome.flink_job_id)
+    _runs(lab, 2)
+    assert lab.incarnations()[1].state is IncarnationState.ENDED
 
 
 def test_a_savepoint_that_cannot_be_written_leaves_the_old_version_running(
