@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -192,8 +193,7 @@ def test_a_stop_that_takes_too_long_is_an_error_and_the_job_goes_on(
     busy = b'{"status": {"id": "IN_PROGRESS"}, "operation": null}'
     rest_proxy.add(Fault("POST", STOP, Does.LOSE_REQUEST))
     rest_proxy.add(Fault("GET", "/savepoints/", Does.ANSWER_ITSELF, answer=busy, times=10_000))
-    policy = lab.runtime().policy
-    quick = type(policy)(**{**vars(policy), "stop_timeout": "2s"})
+    quick = replace(lab.runtime().policy, stop_timeout="2s")
     with pytest.raises((OperationTimeoutError, LakehouseError), match="not complete after"):
         lab.stop(lab.runtime(rest_url=rest_proxy.url, policy=quick))
     _assert_it_runs_on(lab, outcome.flink_job_id)

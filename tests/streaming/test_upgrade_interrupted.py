@@ -81,6 +81,8 @@ def _supervised(lab: Laboratory, *, number: int) -> None:
 def test_cancelled_while_it_stops_the_old_version_comes_back(
     edited: Laboratory, rest_proxy: FaultyProxy
 ) -> None:
+    busy = b'{"status": {"id": "IN_PROGRESS"}, "operation": null}'
+    rest_proxy.add(Fault("GET", SAVEPOINT, Does.ANSWER_ITSELF, answer=busy, times=1000))
     clock = _cancelled_when(lambda: rest_proxy.requests("GET", SAVEPOINT))
     with JobWatcher(edited.cluster, edited.job) as watcher:
         with pytest.raises(Interrupted):
