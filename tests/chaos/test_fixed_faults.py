@@ -23,19 +23,16 @@ SIDE_BY_SIDE = 4
 ALL_ROWS = [
     (Row.KILLED, "JobManager while the job runs"),
     (Row.ANSWERS, "halted between the check and the POST until the next has started"),
-    (Row.ANSWERS, "the INSERT is doubled on its way"),
     (Row.RIVALS, "a cancelled run goes on after another began"),
     (Row.BY_HAND, "cancelled in Flink's page"),
     (Row.BY_HAND, "the same SQL submitted by hand beside the running job"),
     (Row.UNREACHABLE, "the JobManager hangs"),
     (Row.RESTORE_POINT, "the newest checkpoint was begun and never completed"),
-    (Row.RESTORE_POINT, "the savepoint of a stop is gone for a while"),
     (Row.INCOMPATIBLE, "another key of the state, restarted by a person"),
     (Row.SICK, "a bad record makes it restart for ever"),
     (Row.DATABASE, "an older copy while the job runs"),
-    (Row.DATABASE, "locked while a job starts"),
     (Row.SLOTS, "no slot is free for a job that starts"),
-    (Row.FLEET, "twenty jobs lost with their JobManager"),
+    (Row.FLEET, "twenty jobs cancelled on the cluster at once"),
 ]
 FEW_ROWS = [
     (Row.KILLED, "TaskManager during a start"),
