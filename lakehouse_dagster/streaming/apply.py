@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakehouse_dagster.errors import (
+    ClusterUnreachableError,
     JobNotFoundError,
     LakehouseError,
     LeaseHeldError,
@@ -146,6 +147,9 @@ class _Crew:
             if not isinstance(error, LeaseHeldError | LeaseLostError):
                 runtime.memory.ensure(name)
                 runtime.memory.set_error(name, str(error))
+            if isinstance(error, ClusterUnreachableError):
+                # It comes back by itself one day: backed off, but never left to a person.
+                runtime.memory.limit_attempts(name, runtime.policy.max_attempts - 1)
             self.log.error("%s", error)
             return Applied(name, None, error)
 

@@ -128,6 +128,14 @@ class Jobs:
             values = {"attempts": before.attempts + 1, "next_attempt_at": next_attempt_at}
             return job_rows.change(connection, self.lakehouse, name, now, values).attempts
 
+    def limit_attempts(self, name: str, most: int) -> JobRecord:
+        """Count no more than so many attempts: the last one failed for a reason that will pass."""
+        with self._write() as connection:
+            now = self._clock()
+            before = job_rows.change(connection, self.lakehouse, name, now, {})
+            values = {"attempts": min(before.attempts, most)}
+            return job_rows.change(connection, self.lakehouse, name, now, values)
+
     def reset_attempts(self, name: str) -> JobRecord:
         """Forget earlier attempts: the job reached its desired state, or a person has looked."""
         return self._change_job(name, attempts=0, next_attempt_at=None, alerted_at=None)

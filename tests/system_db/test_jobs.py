@@ -90,6 +90,17 @@ def test_what_the_user_wants_is_remembered_also_for_a_new_job(
     assert (job.desired, job.updated_at) == (DesiredState.SUSPENDED, clock.now)
 
 
+def test_an_attempt_that_failed_for_a_passing_reason_does_not_lead_to_the_cap(
+    jobs: Jobs, clock: MovedClock
+) -> None:
+    later = clock.now + timedelta(minutes=5)
+    for _ in range(3):
+        jobs.count_attempt("orders", later)
+    limited = jobs.limit_attempts("orders", 2)
+    assert (limited.attempts, limited.next_attempt_at) == (2, later)
+    assert jobs.limit_attempts("orders", 5).attempts == 2
+
+
 def test_attempts_are_counted_until_they_are_reset(jobs: Jobs, clock: MovedClock) -> None:
     later = clock.now + timedelta(minutes=5)
     assert jobs.count_attempt("orders", later) == 1
