@@ -135,7 +135,8 @@ def _health_check(
     def job_health(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         observation = next(o for o in observe_all(runtime) if o.name == job)
         record, now = runtime.memory.ensure(job), runtime.clock.now()
-        passed, text, metadata = health(observation, record, now, runtime.policy)
+        past = runtime.memory.incarnations(job)
+        passed, text, metadata = health(observation, record, now, runtime.policy, past)
         for key in keys:
             yield dg.AssetCheckResult(
                 asset_key=key.asset_key,

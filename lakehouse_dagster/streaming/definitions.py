@@ -325,7 +325,14 @@ def _evaluations(
         evaluation
         for observation, record in changed
         if observation.name in keys
-        for evaluation in check_evaluations(keys, observation, record, now, runtime.policy)
+        for evaluation in check_evaluations(
+            keys,
+            observation,
+            record,
+            now,
+            runtime.policy,
+            runtime.memory.incarnations(observation.name),
+        )
     ]
 
 

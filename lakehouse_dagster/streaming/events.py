@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -13,10 +13,11 @@ from lakehouse_dagster.streaming.observe import Observation, ObservedState, wait
 from lakehouse_dagster.streaming.progress import ProgressEvent
 from lakehouse_dagster.streaming.spec import SupervisionPolicy
 from lakehouse_dagster.streaming.start import StartOutcome
-from lakehouse_dagster.system_db import DesiredState, JobRecord
+from lakehouse_dagster.system_db import DesiredState, Incarnation, JobRecord
 
 DATA_VERSION = "dagster/data_version"
 HEALTH_CHECK = "job_health"
+INCARNATIONS_SHOWN = 5
 
 HealthCheckKeys: TypeAlias = Mapping[str, tuple[dg.AssetCheckKey, ...]]
 """The health checks of each job, by its name: one for every table that it writes."""
@@ -87,10 +88,19 @@ def materialize_result(
 
 
 def health(
-    observation: Observation, record: JobRecord, now: datetime, policy: SupervisionPolicy
+    observation: Observation,
+    record: JobRecord,
+    now: datetime,
+    policy: SupervisionPolicy,
+    past: Sequence[Incarnation] = (),
 ) -> tuple[bool, str, dict[str, Any]]:
-    """Whether the job is as it should be, why, and the figures that a person wants to see."""
+    """Whether the job is as it should be, why, and the figures that a person wants to see.
+
+    ``past`` are its incarnations, newest first.
+    """
     metadata = _job_page(observation, record)
+    if past:
+        metadata["incarnations"] = dg.MetadataValue.md(_as_table(past[:INCARNATIONS_SHOWN]))
     if observation.desired is DesiredState.UNMANAGED:
         if observation.foreign:
             return (
@@ -150,6 +160,33 @@ def _job_page(observation: Observation, record: JobRecord) -> dict[str, Any]:
     return metadata
 
 
+def _as_table(incarnations: Sequence[Incarnation]) -> str:
+    """The lives of the job, newest first: when, from what, how each ended, and what it left."""
+    lines = [
+        "| no. | began | started from | ended | restarts | newest restore point |",
+        "|---|---|---|---|---|---|",
+    ]
+    for life in incarnations:
+        ended = f"{life.ended_at:%Y-%m-%d %H:%M:%S}: " if life.ended_at else ""
+        columns = (
+            str(life.number),
+            f"{life.recorded_at:%Y-%m-%d %H:%M:%S}",
+            _short(life.restored_from) if life.restored_from else life.origin.value,
+            f"{ended}{life.end_reason or life.state.value}",
+            str(life.restarts),
+            _short(life.savepoint_path or life.checkpoint_path or ""),
+        )
+        lines.append(
+            "| " + " | ".join(c.replace("|", "/").replace("\n", " ") for c in columns) + " |"
+        )
+    return "\n".join(lines)
+
+
+def _short(path: str) -> str:
+    """The end of a restore point's path, which tells it from others."""
+    return "/".join(path.rstrip("/").rsplit("/", 2)[-2:])
+
+
 def severity(observation: Observation) -> dg.AssetCheckSeverity:
     """WARN where Flink or time may mend it: restarting, or nothing known."""
     passing = (ObservedState.RESTARTING, ObservedState.UNREACHABLE)
@@ -163,9 +200,10 @@ def check_evaluations(
     record: JobRecord,
     now: datetime,
     policy: SupervisionPolicy,
+    past: Sequence[Incarnation] = (),
 ) -> list[dg.AssetCheckEvaluation]:
     """The health check of each table that the job writes."""
-    passed, text, metadata = health(observation, record, now, policy)
+    passed, text, metadata = health(observation, record, now, policy, past)
     return [
         dg.AssetCheckEvaluation(
             asset_key=key.asset_key,

@@ -192,3 +192,21 @@ def test_every_table_of_the_job_gets_its_evaluation() -> None:
 def test_ages_count_from_the_commit() -> None:
     metadata = progress_metadata(EVENT, NOW + timedelta(minutes=1))
     assert metadata["age_seconds"] == 72.0
+
+
+def test_the_page_of_a_job_shows_its_last_lives() -> None:
+    lives = [
+        incarnation(
+            number,
+            restored_from=f"file:/c/{'a' * 32}/chk-{number}" if number > 1 else None,
+            end_reason="FAILED: a | b" if number < 7 else None,
+            savepoint_path=f"file:/s/savepoint-{number}" if number < 7 else None,
+        )
+        for number in range(7, 0, -1)
+    ]
+    _, _, metadata = health(seen(ObservedState.RUNNING), record(), NOW, POLICY, lives)
+    lines = metadata["incarnations"].value.splitlines()
+    assert len(lines) == 2 + 5
+    assert lines[2].startswith("| 7 | 2026-03-01 11:00:00 | " + "a" * 32 + "/chk-7 | RUNNING | 0 |")
+    assert "FAILED: a / b" in lines[3]
+    assert lines[3].endswith("| s/savepoint-6 |")
