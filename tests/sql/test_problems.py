@@ -114,9 +114,9 @@ def test_one_bad_statement_does_not_lose_the_others() -> None:
     ],
 )
 def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     script = read_script("s.sql", text=text)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert script.statements or script.problems
 
 
