@@ -67,6 +67,9 @@ def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
     from rich.text import Text
 
     console = Console()
+    unreachable = {job.reason for job in jobs if job.observed == "UNREACHABLE"}
+    for reason in sorted(unreachable):  # once, not at every job
+        console.print(Text(f"{reason} Nothing is started meanwhile.\n", style="red"))
     view = Table("job", "desired", "observed", "no.", "restarts", "checkpoint", "why", box=None)
     for job in jobs:
         view.add_row(
@@ -94,7 +97,7 @@ def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
 
 def _why(job: JobStatus) -> str:
     """The present reason; the last error where the job is down because of it; what to do."""
-    parts = [job.reason]
+    parts = [] if job.observed == "UNREACHABLE" else [job.reason]
     down = job.observed in ("ABSENT", "FAILED", "LOST") and job.desired == "RUNNING"
     if down and job.last_error:
         parts[0] = f"{job.reason}: {job.last_error}"

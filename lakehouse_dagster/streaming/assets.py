@@ -136,7 +136,9 @@ def _health_check(
         observation = next(o for o in observe_all(runtime) if o.name == job)
         record, now = runtime.memory.ensure(job), runtime.clock.now()
         past = runtime.memory.incarnations(job)
-        passed, text, metadata = health(observation, record, now, runtime.policy, past)
+        passed, text, metadata = health(
+            observation, record, now, runtime.policy, past, runtime.cluster.rest_url
+        )
         for key in keys:
             yield dg.AssetCheckResult(
                 asset_key=key.asset_key,

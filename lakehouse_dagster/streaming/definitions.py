@@ -332,6 +332,7 @@ def _evaluations(
             now,
             runtime.policy,
             runtime.memory.incarnations(observation.name),
+            runtime.cluster.rest_url,
         )
     ]
 

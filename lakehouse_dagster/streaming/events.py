@@ -93,12 +93,17 @@ def health(
     now: datetime,
     policy: SupervisionPolicy,
     past: Sequence[Incarnation] = (),
+    flink_url: str | None = None,
 ) -> tuple[bool, str, dict[str, Any]]:
     """Whether the job is as it should be, why, and the figures that a person wants to see.
 
-    ``past`` are its incarnations, newest first.
+    ``past`` are its incarnations, newest first; ``flink_url`` is where Flink's own page is.
     """
     metadata = _job_page(observation, record)
+    if flink_url and observation.incarnation is not None:
+        job_id = observation.incarnation.flink_job_id
+        page = f"{flink_url.rstrip('/')}/#/job/running/{job_id}/overview"
+        metadata["flink_page"] = dg.MetadataValue.url(page)
     if past:
         metadata["incarnations"] = dg.MetadataValue.md(_as_table(past[:INCARNATIONS_SHOWN]))
     if observation.desired is DesiredState.UNMANAGED:
@@ -201,9 +206,10 @@ def check_evaluations(
     now: datetime,
     policy: SupervisionPolicy,
     past: Sequence[Incarnation] = (),
+    flink_url: str | None = None,
 ) -> list[dg.AssetCheckEvaluation]:
     """The health check of each table that the job writes."""
-    passed, text, metadata = health(observation, record, now, policy, past)
+    passed, text, metadata = health(observation, record, now, policy, past, flink_url)
     return [
         dg.AssetCheckEvaluation(
             asset_key=key.asset_key,
