@@ -664,3 +664,17 @@ def test_materialising_a_table_that_two_jobs_fill_starts_both(
         )
     assert cancelled.success
     assert {r.desired for r in lake.runtime.memory.all()} == {DesiredState.CANCELED}
+
+
+def test_two_hundred_dead_jobs_make_one_run(tmp_path: Path, overview: Overview) -> None:
+    names = [f"job_{n:03d}" for n in range(200)]
+    scripts = {
+        name: table(f"ods.t_{name}") + source(f"x_{name}") + job(name, f"ods.t_{name}", f"x_{name}")
+        for name in names
+    }
+    lake = Running(tmp_path, overview, scripts=scripts)
+    overview.jobs = [overview_entry(lake.started(name), "FAILED") for name in names]
+    result = lake.tick()
+    assert work(result) == [[(name, "recover") for name in names]]
+    assert overview.requests == ["/jobs/overview"]
+    assert lake.tick(after=timedelta(seconds=9)).run_requests in (None, [])
