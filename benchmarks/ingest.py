@@ -100,7 +100,8 @@ def _ours(cluster: FlinkCluster, home: Path, name: str) -> float:
         while True:
             job = job_manager.job(incarnation.flink_job_id)
             if job is not None and job.status is FlinkJobStatus.FINISHED:
-                return job.duration_ms / 1000
+                assert job.ended_at is not None
+                return (job.ended_at - job.started_at).total_seconds()
             if job is None or job.status.is_terminal:
                 raise SystemExit(f"the job is {job.status.value if job else 'gone'}")
             time.sleep(0.2)

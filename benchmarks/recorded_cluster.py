@@ -6,6 +6,7 @@ process of its own, so that its CPU time is nobody's whom we measure. It imports
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -59,13 +60,13 @@ def overview(identity: str, jobs: int) -> bytes:
     return json.dumps({"jobs": entries}).encode()
 
 
-def checkpoints() -> bytes:
-    """``GET /jobs/:id/checkpoints`` of a job whose last checkpoint was just now."""
+def checkpoints(completed: int) -> bytes:
+    """``GET /jobs/:id/checkpoints`` of a job whose n-th checkpoint completed just now."""
     now = int(time.time() * 1000)
     size = {"min": 1, "max": 9, "avg": 5, "p50": 5, "p90": 9, "p95": 9, "p99": 9, "p999": 9}
     checkpoint = {
         "className": "completed",
-        "id": 7,
+        "id": completed,
         "status": "COMPLETED",
         "is_savepoint": False,
         "savepointFormat": None,
@@ -81,10 +82,11 @@ def checkpoints() -> bytes:
         "num_acknowledged_subtasks": 4,
         "checkpoint_type": "CHECKPOINT",
         "tasks": {},
-        "external_path": "file:/checkpoints/chk-7",
+        "external_path": f"file:/checkpoints/chk-{completed}",
         "discarded": False,
     }
-    counts = {"restored": 0, "total": 7, "in_progress": 0, "completed": 7, "failed": 0}
+    counts = {"restored": 0, "in_progress": 0, "failed": 0}
+    counts |= {"total": completed, "completed": completed}
     summary = dict.fromkeys(
         ("checkpointed_size", "state_size", "end_to_end_duration", "alignment_buffered"), size
     )
@@ -100,14 +102,16 @@ def checkpoints() -> bytes:
 
 def serve(identity: str, jobs: int) -> None:
     """Serve on a free port, printed first, until killed."""
-    whole, one = overview(identity, jobs), checkpoints()
+    whole = overview(identity, jobs)
+    # Whoever asks about a job after a round finds a newer checkpoint than the last time.
+    numbers = itertools.count(7)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # headers and body in one packet, as Flink's server sends them
 
         def do_GET(self) -> None:
-            body = whole if self.path == "/jobs/overview" else one
+            body = whole if self.path == "/jobs/overview" else checkpoints(next(numbers))
             self.send_response(200)
             self.send_header("Content-Type", "application/json; charset=UTF-8")
             self.send_header("Content-Length", str(len(body)))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -259,7 +260,6 @@ def _says_job_is_unknown(error: NotFoundError) -> bool:
     )
 
 
-@lru_cache(maxsize=8192)  # the same start times come with every overview
 def _time(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
 
@@ -278,39 +278,40 @@ def _overview(answer: Mapping[str, Any]) -> ClusterOverview:
 
 
 def _summary(job: Mapping[str, Any]) -> JobSummary:
-    tasks = job["tasks"]
-    return _summary_of(
-        job,
-        tasks_total=tasks["total"],
-        tasks_running=tasks["running"],
-        tasks_finished=tasks["finished"],
-    )
+    return _summary_of(*_job_values(job), *_task_counts(job["tasks"]))
 
 
 def _summary_from_details(job: Mapping[str, Any]) -> JobSummary:
     tasks = [vertex["tasks"] for vertex in job["vertices"]]
     return _summary_of(
-        job,
-        tasks_total=sum(sum(counts.values()) for counts in tasks),
-        tasks_running=sum(counts["RUNNING"] for counts in tasks),
-        tasks_finished=sum(counts["FINISHED"] for counts in tasks),
+        *_job_values(job),
+        sum(sum(counts.values()) for counts in tasks),
+        sum(counts["RUNNING"] for counts in tasks),
+        sum(counts["FINISHED"] for counts in tasks),
     )
 
 
-_STATUSES = {status.value: status for status in FlinkJobStatus}
+_job_values = itemgetter("jid", "name", "state", "start-time", "end-time")
+_task_counts = itemgetter("total", "running", "finished")
 
 
+@lru_cache(maxsize=8192)  # of a job that goes on as it did, every overview says the same
 def _summary_of(
-    job: Mapping[str, Any], *, tasks_total: int, tasks_running: int, tasks_finished: int
+    job_id: str,
+    name: str,
+    state: str,
+    start_time: int,
+    end_time: int,
+    tasks_total: int,
+    tasks_running: int,
+    tasks_finished: int,
 ) -> JobSummary:
-    ended_at = int(job["end-time"])
     return JobSummary(
-        job_id=str(job["jid"]),
-        name=str(job["name"]),
-        status=_STATUSES[job["state"]],
-        started_at=_time(int(job["start-time"])),
-        ended_at=_time(ended_at) if ended_at >= 0 else None,
-        duration_ms=int(job["duration"]),
+        job_id=str(job_id),
+        name=str(name),
+        status=FlinkJobStatus(state),
+        started_at=_time(int(start_time)),
+        ended_at=_time(int(end_time)) if int(end_time) >= 0 else None,
         tasks_total=int(tasks_total),
         tasks_running=int(tasks_running),
         tasks_finished=int(tasks_finished),

@@ -12,6 +12,7 @@ import os
 import re
 import ssl
 import threading
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 GET_ATTEMPTS = 3
 _MAX_CONNECTIONS = 16
+_MAX_ADDRESSES = 4096
 _NO_SERVER_BEHIND = (502, 503, 504)
 _REMEDY_UNREACHABLE = "Look whether it runs and can be reached from here, then try again."
 _REMEDY_NOT_FLINK = "Look at the address: a proxy or another program seems to answer there."
@@ -70,6 +72,9 @@ class RestClient:
         self._endpoint = f"{endpoint} of cluster {cluster.name!r} at {base_url}"
         self._transport = transport
         self._client: httpx.Client | None = None
+        self._direct: httpx.BaseTransport | None = None
+        self._time_outs: dict[str, Any] = {}
+        self._addresses: dict[str, httpx.URL] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -172,7 +177,7 @@ class RestClient:
 
         request = f"{method} {path}"
         try:
-            response = self._http().request(method, path, params=params)
+            response = self._exchange(method, path, params)
         except httpx.ReadTimeout as error:
             # A hanging server is not asked again: the bound would be three times the one given.
             raise ClusterUnreachableError(
@@ -232,6 +237,39 @@ class RestClient:
             remedy="Look on the cluster whether it took effect before sending it again.",
         )
 
+    def _exchange(self, method: str, path: str, params: Mapping[str, str] | None) -> httpx.Response:
+        """One request and its whole answer.
+
+        A GET goes past httpx's client where that has nothing to add, no cookies and no proxies: it
+        costs as much as everything else, and a look at a thousand jobs asks a lot.
+        """
+        import httpx
+
+        client = self._http()
+        address, direct = self._address(client, path), self._direct
+        if direct is None or method != "GET" or params or client.cookies:
+            return client.request(method, address, params=params)
+        request = httpx.Request(method, address, headers=client.headers, extensions=self._time_outs)
+        response = direct.handle_request(request)
+        try:
+            response.read()
+        except BaseException:
+            response.close()
+            raise
+        if "set-cookie" in response.headers:
+            response.request = request
+            client.cookies.extract_cookies(response)
+        return response
+
+    def _address(self, client: httpx.Client, path: str) -> httpx.URL:
+        """The whole address of a path; the same ones are asked for at every look."""
+        address = self._addresses.get(path)
+        if address is None:
+            if len(self._addresses) >= _MAX_ADDRESSES:
+                self._addresses.clear()  # ids of jobs that are long gone
+            address = self._addresses[path] = client.build_request("GET", path).url
+        return address
+
     def _http(self) -> httpx.Client:
         with self._lock:
             if self._client is None:
@@ -241,25 +279,27 @@ class RestClient:
     def _new_client(self) -> httpx.Client:
         import httpx
 
-        cluster = self._cluster
-        auth = cluster.auth
-        headers = {"Accept": "application/json"}
-        if isinstance(auth, BearerAuth):
-            headers["Authorization"] = f"Bearer {auth.token}"
+        cluster, tls = self._cluster, self._tls()
+        limits = httpx.Limits(
+            max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
+        )
+        time_outs = httpx.Timeout(
+            cluster.read_timeout_seconds, connect=cluster.connect_timeout_seconds
+        )
+        self._time_outs = {"timeout": time_outs.as_dict()}
+        # With proxies in the environment the client decides by address how each request goes.
+        self._direct = self._transport or (
+            None if _proxies() else httpx.HTTPTransport(verify=tls, limits=limits)
+        )
         return httpx.Client(
             base_url=self._base_url,
-            auth=(auth.username, auth.password) if isinstance(auth, BasicAuth) else None,
-            headers=headers,
-            verify=self._tls(),
-            timeout=httpx.Timeout(
-                cluster.read_timeout_seconds, connect=cluster.connect_timeout_seconds
-            ),
-            limits=httpx.Limits(
-                max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
-            ),
+            headers={"Accept": "application/json", **_authorization(cluster.auth)},
+            verify=tls,
+            timeout=time_outs,
+            limits=limits,
             # Following one would send credentials, or repeat a POST, to an address nobody declared.
             follow_redirects=False,
-            transport=self._transport,
+            transport=self._direct,
         )
 
     def _tls(self) -> ssl.SSLContext | bool:
@@ -280,15 +320,33 @@ class RestClient:
             ) from error
 
 
+def _authorization(auth: BasicAuth | BearerAuth | None) -> dict[str, str]:
+    if auth is None:
+        return {}
+    if isinstance(auth, BearerAuth):
+        return {"Authorization": f"Bearer {auth.token}"}
+    pair = f"{auth.username}:{auth.password}".encode()
+    return {"Authorization": f"Basic {b64encode(pair).decode()}"}
+
+
+def _proxies() -> bool:
+    """Whether the environment names proxies, as httpx looks for them."""
+    from urllib.request import getproxies  # with httpx: it takes long to load
+
+    found = getproxies()
+    return any(found.get(scheme) for scheme in ("http", "https", "all"))
+
+
 _UNREADABLE = object()
+# Decimal keeps all digits of DECIMAL values in statement results.
+_DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 def _json_of(response: httpx.Response) -> Any:
-    if not response.content.strip():
+    if not response.content or response.content.isspace():
         return {}
     try:
-        # Decimal keeps all digits of DECIMAL values in statement results.
-        return json.loads(response.content, parse_float=Decimal)
+        return _DECODER.decode(response.content.decode())
     except ValueError:
         return _UNREADABLE
 

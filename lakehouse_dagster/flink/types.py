@@ -31,7 +31,10 @@ class FlinkJobStatus(str, Enum):
         SUSPENDED does not count: Flink calls it terminal for one JobManager only, and another one
         (high availability) goes on with the job.
         """
-        return self in (FlinkJobStatus.FAILED, FlinkJobStatus.CANCELED, FlinkJobStatus.FINISHED)
+        return self in _TERMINAL
+
+
+_TERMINAL = (FlinkJobStatus.FAILED, FlinkJobStatus.CANCELED, FlinkJobStatus.FINISHED)
 
 
 class OperationStatus(str, Enum):
@@ -79,7 +82,6 @@ class JobSummary:
     status: FlinkJobStatus
     started_at: datetime
     ended_at: datetime | None
-    duration_ms: int
     tasks_total: int
     tasks_running: int
     tasks_finished: int = 0

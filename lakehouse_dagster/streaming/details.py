@@ -7,7 +7,7 @@ to the system database in one transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -46,13 +46,16 @@ def whom_to_ask(
     policy: SupervisionPolicy,
 ) -> tuple[Incarnation, ...]:
     """The live jobs whose details are asked in this tick: troubled ones, then the next in turn."""
-    alive = [
-        incarnation
-        for incarnation in latest
-        if (job := on_cluster.get(incarnation.flink_job_id)) and not job.status.is_terminal
-    ]
-    most = policy.details_per_tick
-    first = [i for i in alive if seems_silent(i, on_cluster[i.flink_job_id], now, policy)]
+    alive: list[Incarnation] = []
+    first: list[Incarnation] = []
+    most, bounds = policy.details_per_tick, Bounds.at(now, policy)
+    for incarnation in latest:
+        job = on_cluster.get(incarnation.flink_job_id)
+        if job is None or (job.status is not FlinkJobStatus.RUNNING and job.status.is_terminal):
+            continue
+        alive.append(incarnation)
+        if bounds.seems_silent(incarnation, job):
+            first.append(incarnation)
     if len(first) > most:
         start = rotation * most % len(first)
         first = (first + first)[start : start + most]
@@ -68,19 +71,29 @@ def _in_turn(alive: Sequence[Incarnation], rotation: int, size: int) -> Sequence
     return [*alive, *alive][start : start + min(size, len(alive))]
 
 
-def seems_silent(
-    latest: Incarnation, job: JobSummary, now: datetime, policy: SupervisionPolicy
-) -> bool:
-    """Whether what is on record is bad news, which may only be old: better ask before saying so."""
-    if job.status in _TROUBLED:
-        return True
-    oldest = now - policy.spans["no_checkpoint_after"]
-    checkpoint_at = latest.checkpoint_at
-    fresh = job.started_at >= oldest or (checkpoint_at is not None and checkpoint_at >= oldest)
-    if not fresh:
-        return True
-    moved = latest.read_moved_at
-    return moved is not None and moved < now - policy.spans["no_progress_after"]
+@dataclass(frozen=True)
+class Bounds:
+    """How old the last good news of a job may be; worked out once for all jobs of a look."""
+
+    oldest_checkpoint: datetime
+    oldest_progress: datetime
+
+    @classmethod
+    def at(cls, now: datetime, policy: SupervisionPolicy) -> Bounds:
+        """The bounds at this time."""
+        return cls(
+            now - policy.spans["no_checkpoint_after"], now - policy.spans["no_progress_after"]
+        )
+
+    def seems_silent(self, latest: Incarnation, job: JobSummary) -> bool:
+        """Whether what is on record is bad news, perhaps only old: better ask before saying so."""
+        if job.status in _TROUBLED:
+            return True
+        oldest, checkpoint_at = self.oldest_checkpoint, latest.checkpoint_at
+        if (checkpoint_at is None or checkpoint_at < oldest) and job.started_at < oldest:
+            return True
+        moved = latest.read_moved_at
+        return moved is not None and moved < self.oldest_progress
 
 
 def ask(
@@ -103,18 +116,16 @@ def ask(
             break
         try:
             changes = _news(questions, incarnation, on_cluster, now, runtime.policy)
-            changes |= _reading_news(runtime, job_manager, replace(incarnation, **changes), now)
+            changes |= _reading_news(runtime, job_manager, incarnation, changes, now)
         except ClusterUnreachableError:
             break
         except FlinkError:
             continue
+        asked[incarnation.job_name] = incarnation
         if changes:
             changed.append((incarnation.job_name, incarnation.number, changes))
-            incarnation = replace(incarnation, **changes)
-        asked[incarnation.job_name] = incarnation
-    if changed:
-        runtime.memory.update_many(changed)
-    return asked
+    written = runtime.memory.update_many(changed)
+    return asked | {incarnation.job_name: incarnation for incarnation in written}
 
 
 def write_down_finished(
@@ -128,9 +139,10 @@ def write_down_finished(
     Later it could not be told from a job that was lost, and all would be read again.
     """
     finished: dict[str, Incarnation] = {}
-    for name, incarnation in latest.items():
-        job = on_cluster.get(incarnation.flink_job_id)
-        if job is None or job.status is not FlinkJobStatus.FINISHED:
+    ended = {i: job for i, job in on_cluster.items() if job.status is FlinkJobStatus.FINISHED}
+    for name, incarnation in latest.items() if ended else ():
+        job = ended.get(incarnation.flink_job_id)
+        if job is None:
             continue
         stopping = incarnation.state is IncarnationState.STOPPING  # whoever stops it says so
         if incarnation.state.is_over or stopping:
@@ -207,14 +219,18 @@ def _checkpoint_news(
 
 
 def _reading_news(
-    runtime: Runtime, job_manager: JobManager, incarnation: Incarnation, now: datetime
+    runtime: Runtime,
+    job_manager: JobManager,
+    incarnation: Incarnation,
+    news: IncarnationChanges,
+    now: datetime,
 ) -> IncarnationChanges:
     """How far it has read by its newest checkpoint, and when it last got on or had read all.
 
     What cannot be known counts as having got on: a job is never called stalled on a guess.
     """
     job = runtime.jobs.get(incarnation.job_name)
-    path = incarnation.checkpoint_path
+    path = news.get("checkpoint_path", incarnation.checkpoint_path)
     if job is None or path is None or not (job.definition.reads or job.definition.sources):
         return {}
     present = read_positions(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.flink import FlinkJobStatus, JobSummary
@@ -52,6 +53,14 @@ class Observation:
     """No script declares it any more."""
     foreign: tuple[str, ...] = ()
     """Flink ids of running jobs of its name that somebody else started."""
+
+    @cached_property
+    def word(self) -> str:
+        """The job in one word, as the sensor's tick counts it."""
+        if self.orphaned:
+            return "ORPHANED"
+        managed = self.desired is not DesiredState.UNMANAGED
+        return self.observed.value if managed else "unmanaged"
 
     @property
     def healthy(self) -> bool:

@@ -27,18 +27,19 @@ def changes(
     changed: list[tuple[Observation, JobRecord]] = []
     after: dict[str, str] = {}
     for observation in observations:
-        record = records[observation.name]
-        word = _word(runtime, observation, record, now)
-        after[observation.name] = word
-        if told.get(observation.name) != word:
+        name = observation.name
+        record, known = records[name], runtime.told.get(name)
+        if known is not None and known[0] is observation and known[1] is record:
+            word = known[2]
+        else:
+            word = _word(runtime, observation, record, now)
+        after[name] = word
+        if told.get(name) != word:
             changed.append((observation, record))
     return changed, after
 
 
 def _word(runtime: Runtime, observation: Observation, record: JobRecord, now: datetime) -> str:
-    known = runtime.told.get(observation.name)
-    if known is not None and known[0] is observation and known[1] is record:
-        return known[2]
     word = _fingerprint(runtime, observation, record, now)
     if not record.attempts and now - record.updated_at >= _TOLD_AGAIN_FOR:
         runtime.told[observation.name] = (observation, record, word)  # time changes it no more

@@ -7,6 +7,7 @@ changes nothing on the cluster; the run that it asks for does (``apply.py``).
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from pydantic import Field
 from lakehouse_dagster.errors import FlinkError
 from lakehouse_dagster.flink import JobManager, JobSummary, seconds_until_lost
 from lakehouse_dagster.streaming.cursor import Cursor
-from lakehouse_dagster.streaming.details import ask, seems_silent, whom_to_ask, write_down_finished
+from lakehouse_dagster.streaming.details import Bounds, ask, whom_to_ask, write_down_finished
 from lakehouse_dagster.streaming.foreign import strangers
 from lakehouse_dagster.streaming.observe import (
     CANCELLED_ON_THE_CLUSTER,
@@ -74,18 +75,8 @@ class Look:
         """One line for the sensor's tick."""
         if self.unreachable is not None:
             return f"UNREACHABLE: {self.unreachable} Nothing is started meanwhile."
-        counts: dict[str, int] = {}
-        for observation in self.observations:
-            word = _word(observation)
-            counts[word] = counts.get(word, 0) + 1
+        counts = Counter(observation.word for observation in self.observations)
         return ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) or "no jobs declared"
-
-
-def _word(observation: Observation) -> str:
-    if observation.orphaned:
-        return "ORPHANED"
-    managed = observation.desired is not DesiredState.UNMANAGED
-    return observation.observed.value if managed else "unmanaged"
 
 
 def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
@@ -93,8 +84,7 @@ def look(runtime: Runtime, cursor: SupervisorCursor) -> Look:
 
     Raises ``SystemDatabaseError`` when nothing can be remembered: then nothing is done either.
     """
-    runtime.memory.ensure_all(runtime.jobs)
-    state = runtime.memory.state()
+    state = runtime.memory.ensure_all(runtime.jobs)
     gone = orphans(runtime, state.records.values())
     records = {name: state.records[name] for name in runtime.jobs}
     records |= {record.name: record for record in gone}
@@ -187,9 +177,8 @@ class _Looker:
         for name, record in self._records.items():
             incarnation = self._latest.get(name)
             summary = on_cluster.get(incarnation.flink_job_id) if incarnation else None
-            known = well.get(name)
-            quiet = known is not None and name not in found
-            if known and quiet and known.still_holds(record, incarnation, summary, self._now):
+            known = well.get(name) if name not in found else None
+            if known and known.still_holds(record, incarnation, summary, self._now):
                 observations.append(known.observation)
                 continue
             if incarnation is not None and summary is None and not incarnation.state.is_over:
@@ -237,7 +226,7 @@ class _Looker:
             and not asked
             and incarnation is not None
             and summary is not None
-            and seems_silent(incarnation, summary, self._now, policy)
+            and Bounds.at(self._now, policy).seems_silent(incarnation, summary)
             and not told_degraded(self._cursor.health, record.name)
         ):
             # What is on record may only be old: what was last reported of it stands.
@@ -275,10 +264,9 @@ class _Looker:
         """By job: numbers of its incarnations that run besides the newest; foreign jobs' ids."""
         newest = {incarnation.flink_job_id for incarnation in self._latest.values()}
         unknown: dict[str, list[JobSummary]] = {}
-        for job in on_cluster.values():
+        for job in [job for job_id, job in on_cluster.items() if job_id not in newest]:
             # Every job of ours bears its job's name, so other names need not be looked at.
-            ours_by_name = job.job_id not in newest and job.name in self._records
-            if ours_by_name and not job.status.is_terminal:
+            if job.name in self._records and not job.status.is_terminal:
                 unknown.setdefault(job.name, []).append(job)
         return {name: self._strangers_of(name, jobs) for name, jobs in unknown.items()}
 

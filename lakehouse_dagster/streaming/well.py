@@ -1,7 +1,8 @@
 """Jobs that were well at the last look, so that the next one need not think about them again.
 
 A healthy lakehouse has a thousand of them and a few that are not. What is remembered of a job holds
-while its record and incarnation are the same objects, its tasks run, and nothing is due by time.
+while its record, its incarnation and what the overview says are the same objects, and nothing is
+due by time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from lakehouse_dagster.flink import FlinkJobStatus, JobSummary
+from lakehouse_dagster.flink import JobSummary
 from lakehouse_dagster.streaming.observe import ALL_TASKS_RUN, Observation
 from lakehouse_dagster.streaming.spec import SupervisionPolicy
 from lakehouse_dagster.system_db import Incarnation, JobRecord
@@ -20,6 +21,8 @@ class Well:
     """An observation, and until when it holds if nothing changes."""
 
     record: JobRecord
+    incarnation: Incarnation
+    summary: JobSummary
     observation: Observation
     until: datetime
 
@@ -32,11 +35,9 @@ class Well:
     ) -> bool:
         """Whether the same would be observed now."""
         return (
-            summary is not None
-            and record is self.record
-            and incarnation is self.observation.incarnation
-            and summary.status is FlinkJobStatus.RUNNING
-            and summary.all_tasks_run
+            record is self.record
+            and incarnation is self.incarnation
+            and summary is self.summary
             and now < self.until
         )
 
@@ -60,4 +61,4 @@ def remembered(
     until = (incarnation.checkpoint_at or summary.started_at) + policy.spans["no_checkpoint_after"]
     if incarnation.read_moved_at is not None:
         until = min(until, incarnation.read_moved_at + policy.spans["no_progress_after"])
-    return Well(record, observation, until)
+    return Well(record, incarnation, summary, observation, until)

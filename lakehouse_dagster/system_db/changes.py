@@ -9,7 +9,7 @@ database was restored from a backup.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from sqlalchemy import Connection, bindparam, select
@@ -76,6 +76,24 @@ class StateCache:
         with self._lock:
             self._kept = (seen, state)
         return state
+
+    def known(
+        self, seen: int | None, lives: Iterable[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], Incarnation] | None:
+        """Those lives as the transaction that has read this token sees them.
+
+        None unless all are the newest of their jobs, and nothing was written since they were read.
+        """
+        kept = self._kept
+        if kept is None or seen is None or kept[0] != seen:
+            return None
+        found: dict[tuple[str, int], Incarnation] = {}
+        for name, number in lives:
+            life = kept[1].latest.get(name)
+            if life is None or life.number != number:
+                return None
+            found[name, number] = life
+        return found
 
     def advance(
         self, before: int | None, after: int | None, written: Iterable[Incarnation]

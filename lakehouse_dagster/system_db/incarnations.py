@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypedDict
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Update,
     and_,
     bindparam,
     delete,
@@ -181,17 +183,20 @@ def change_many(
     connection: Connection,
     lakehouse: str,
     changes: Sequence[tuple[str, int, IncarnationChanges]],
+    known: Mapping[tuple[str, int], Incarnation] | None = None,
 ) -> tuple[Incarnation, ...]:
     """Write new values of fields of many incarnations, and give back those that were written.
 
     Those that are not recorded, and superseded ones that would come to life again, are left alone.
+
+    Args:
+        connection: a transaction that nobody else's can come between.
+        lakehouse: whose incarnations.
+        changes: of each incarnation the job's name, the number, and new values of fields.
+        known: the incarnations as this transaction sees them, where the caller knows.
     """
-    # Of these names any of these numbers: a few too many, but found by the index on SQLite too.
-    these = and_(
-        _table.c.job_name.in_({name for name, _, _ in changes}),
-        _table.c.number.in_({number for _, number, _ in changes}),
-    )
-    known = {(life.job_name, life.number): life for life in matching(connection, lakehouse, these)}
+    if known is None:
+        known = _by_number(connection, lakehouse, changes)
     to_write: dict[tuple[str, int], dict[str, Any]] = {}
     for name, number, values in changes:
         before = known.get((name, number))
@@ -199,8 +204,28 @@ def change_many(
             continue
         to_write.setdefault((name, number), {}).update(_column_values(values))
     _update_all(connection, lakehouse, to_write)
-    now = matching(connection, lakehouse, these)
-    return tuple(life for life in now if (life.job_name, life.number) in to_write)
+    return tuple(_changed(known[key], values) for key, values in to_write.items())
+
+
+def _by_number(
+    connection: Connection,
+    lakehouse: str,
+    changes: Sequence[tuple[str, int, IncarnationChanges]],
+) -> dict[tuple[str, int], Incarnation]:
+    # Of these names any of these numbers: a few too many, but found by the index on SQLite too.
+    these = and_(
+        _table.c.job_name.in_({name for name, _, _ in changes}),
+        _table.c.number.in_({number for _, number, _ in changes}),
+    )
+    return {(life.job_name, life.number): life for life in matching(connection, lakehouse, these)}
+
+
+def _changed(before: Incarnation, values: Mapping[str, Any]) -> Incarnation:
+    """The incarnation as it is read after these column values were written."""
+    after = dict(values)
+    if "state" in after:
+        after["state"] = IncarnationState(after["state"])
+    return replace(before, **after)
 
 
 def refuse_taken(connection: Connection, lakehouse: str, name: str, number: int) -> None:
@@ -305,16 +330,20 @@ def _update_all(
         alike.setdefault(tuple(sorted(new)), []).append(row)
     for columns, rows in alike.items():
         if columns:
-            connection.execute(
-                update(_table)
-                .where(
-                    _table.c.lakehouse == bindparam("of_lakehouse"),
-                    _table.c.job_name == bindparam("of_job"),
-                    _table.c.number == bindparam("of_number"),
-                )
-                .values({column: bindparam(column) for column in columns}),
-                rows,
-            )
+            connection.execute(_update_of(columns), rows)
+
+
+@lru_cache(maxsize=64)  # to make the statement takes longer than to run it
+def _update_of(columns: tuple[str, ...]) -> Update:
+    return (
+        update(_table)
+        .where(
+            _table.c.lakehouse == bindparam("of_lakehouse"),
+            _table.c.job_name == bindparam("of_job"),
+            _table.c.number == bindparam("of_number"),
+        )
+        .values({column: bindparam(column) for column in columns})
+    )
 
 
 def _column_values(changes: IncarnationChanges) -> dict[str, Any]:

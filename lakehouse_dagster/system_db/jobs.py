@@ -87,14 +87,15 @@ class Jobs:
         with self._db.read() as connection:
             return job_rows.of_lakehouse(connection, self.lakehouse)
 
-    def ensure_all(self, names: Iterable[str]) -> None:
-        """Remember those jobs as UNMANAGED of which nothing is remembered yet."""
+    def ensure_all(self, names: Iterable[str]) -> JobsState:
+        """Remember those jobs as UNMANAGED of which nothing is remembered yet; the state then."""
         wanted = list(names)
-        known = self.state().records
-        if all(name in known for name in wanted):
-            return
+        state = self.state()
+        if all(name in state.records for name in wanted):
+            return state
         with self._write() as connection:
             job_rows.insert_missing(connection, self.lakehouse, wanted, self._clock())
+        return self.state()
 
     # -- one job ----------------------------------------------------------------------------------
 
@@ -312,11 +313,13 @@ class Jobs:
         """
         if not changes:
             return ()
+        cache = self._db.state_cache(self.lakehouse)
         with self._write() as connection:
             before = token(connection, self.lakehouse)
-            written = incarnations.change_many(connection, self.lakehouse, changes)
+            known = cache.known(before, ((name, number) for name, number, _ in changes))
+            written = incarnations.change_many(connection, self.lakehouse, changes, known)
             after = token(connection, self.lakehouse)
-        self._db.state_cache(self.lakehouse).advance(before, after, written)
+        cache.advance(before, after, written)
         return written
 
     # -- scripts and history ----------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 import ssl
 import subprocess
@@ -239,6 +241,30 @@ def test_requests_share_one_connection() -> None:
                 assert jobs.jobs() == ()
         assert server.connections == 1
         assert len(server.requests) == 5
+
+
+def test_the_cookie_of_a_load_balancer_is_sent_back() -> None:
+    transport = always(json=OVERVIEW, headers={"Set-Cookie": "node=7; Path=/"})
+    jobs = job_manager(transport)
+    for _ in range(3):
+        jobs.overview()
+    assert [r.headers.get("cookie") for r in transport.requests] == [None, "node=7", "node=7"]
+
+
+def test_a_proxy_that_the_environment_names_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "")
+    with raw_server(http_reply(b'{"jobs":[]}')) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+        with FlinkCluster("http://flink.test:8081", "http://flink.test:8083").job_manager() as jobs:
+            assert jobs.jobs() == ()
+        (request,) = proxy.requests
+    assert request.startswith(b"GET http://flink.test:8081/jobs/overview HTTP/1.1\r\n")
+
+
+def test_a_compressed_answer_is_read() -> None:
+    body = gzip.compress(json.dumps(OVERVIEW).encode())
+    transport = always(content=body, headers={"Content-Encoding": "gzip"})
+    assert job_manager(transport).overview().slots_total == 8
 
 
 @pytest.fixture

@@ -75,7 +75,6 @@ def summary(status: FlinkJobStatus = FlinkJobStatus.RUNNING, **values: Any) -> J
         status=status,
         started_at=ago(hours=1),
         ended_at=NOW if status.is_terminal else None,
-        duration_ms=3_600_000,
         tasks_total=3,
         tasks_running=3 if status is FlinkJobStatus.RUNNING else 0,
     )
