@@ -259,10 +259,12 @@ def progress_sensor(
         cursor = ProgressCursor.parse(context.cursor)
         now = runtime.clock.now()
         news = moved(runtime.catalog.open(), tuple(graph.tables), cursor, now=now, policy=policy)
+        reported = _reported(context.instance, [graph.key(event.table) for event in news.events])
         events = [
-            progress_materialization(graph.key(event.table), event, now)
+            progress_materialization(key, event, now)
             for event in news.events
-            if not _is_reported(context.instance, graph.key(event.table), event.data_version)
+            # A repeat adds nothing to an asset whose latest event is of this snapshot.
+            if reported.get(key := graph.key(event.table)) != event.data_version
         ]
         foreign = _foreign_news(context, runtime, cursor, news.events)
         said = f"{len(events)} of {len(graph.tables)} tables moved"
@@ -308,12 +310,17 @@ def _foreign_news(
     return news
 
 
-def _is_reported(instance: dg.DagsterInstance, key: dg.AssetKey, data_version: str) -> bool:
-    """Whether the asset's latest event is of this snapshot: then a repeat adds nothing."""
-    latest = instance.get_latest_materialization_event(key)
-    if latest is None or latest.asset_materialization is None:
-        return False
-    return (latest.asset_materialization.tags or {}).get(DATA_VERSION) == data_version
+def _reported(
+    instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
+) -> dict[dg.AssetKey, str | None]:
+    """The data version of the latest event of each asset that has one; asked in one go."""
+    versions: dict[dg.AssetKey, str | None] = {}
+    for record in instance.get_asset_records(keys) if keys else ():
+        entry = record.asset_entry.last_materialization
+        latest = entry.asset_materialization if entry is not None else None
+        if latest is not None:
+            versions[latest.asset_key] = (latest.tags or {}).get(DATA_VERSION)
+    return versions
 
 
 def _evaluations(

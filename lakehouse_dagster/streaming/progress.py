@@ -21,6 +21,8 @@ from lakehouse_dagster.streaming.spec import ProgressPolicy
 
 SNAPSHOTS_LOOKED_INTO = 50
 """At most so many of the newest snapshots of one event are read file by file."""
+TABLES_AT_ONCE = 25
+"""At most so many tables are looked at one after the other by one thread."""
 SNAPSHOTS_READ = 500
 """At most so many of the newest snapshots of one event are read at all."""
 
@@ -94,7 +96,12 @@ def moved(
     ``policy.events_per_tick`` of them; those longest unreported go first.
     """
     with ThreadPoolExecutor(max_workers=policy.threads) as pool:
-        newest = dict(zip(tables, pool.map(lambda t: _latest(catalog, t), tables), strict=True))
+        # In handfuls: to hand a table from thread to thread takes longer than to look at it.
+        size = max(1, min(TABLES_AT_ONCE, len(tables) // (4 * policy.threads)))
+        handfuls = [tables[start : start + size] for start in range(0, len(tables), size)]
+        newest: dict[str, int | str | None] = {}
+        for found in pool.map(lambda some: {t: _latest(catalog, t) for t in some}, handfuls):
+            newest |= found
         problems = {t: v for t, v in newest.items() if isinstance(v, str)}
         due = [
             table
