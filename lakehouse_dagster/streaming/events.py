@@ -154,7 +154,7 @@ def _job_page(observation: Observation, record: JobRecord) -> dict[str, Any]:
         if incarnation.root_cause is not None and incarnation.root_cause_at is not None:
             metadata["last_root_cause"] = incarnation.root_cause
             metadata["last_root_cause_at"] = dg.MetadataValue.timestamp(incarnation.root_cause_at)
-    if record.attempts:
+    if record.attempts and not observation.healthy:
         metadata["attempts"] = record.attempts
         if record.next_attempt_at is not None:
             metadata["next_attempt_at"] = dg.MetadataValue.timestamp(record.next_attempt_at)
