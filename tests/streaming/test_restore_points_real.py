@@ -264,7 +264,8 @@ def test_after_tidying_a_job_goes_on_from_where_it_was(lab: Laboratory, tomorrow
     (promised,) = tidy(later, [lab.job], dry_run=True)
     assert len(list(savepoints.iterdir())) == 3
     (tidied,) = tidy(later, [lab.job])
-    assert tidied == promised
+    # Not the reasons: the job that runs has newer checkpoints by now.
+    assert [p.path for p in tidied.deleted] == [p.path for p in promised.deleted]
     assert tidied.skipped is None
     # The running job has had a checkpoint of its own for long: all that is before it goes.
     assert {point.number for point in tidied.deleted} == {1, 2, 3}

@@ -33,7 +33,7 @@ QUICK = SupervisionPolicy(
     lost_after="1s",
     backoff_initial="1s",
     backoff_max="2s",
-    lease="5s",
+    lease="8s",
     max_attempts=10,
 )
 IMPATIENT = replace(QUICK, submission_timeout="4s")
