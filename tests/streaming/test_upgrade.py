@@ -25,6 +25,7 @@ from lakehouse_dagster.system_db import DesiredState, IncarnationState
 from tests.streaming.upgrading import (
     COPY,
     OTHERS,
+    SLOW_CHECKPOINTS,
     WATCHED,
     count,
     others,
@@ -277,7 +278,7 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     lab.source.write()
     lab.start()
     lab.copied()
-    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2")
+    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=[SLOW_CHECKPOINTS])
     runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
     with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
         upgraded(lab, runtime)
@@ -301,7 +302,7 @@ def test_a_version_that_fails_after_it_has_committed_is_undone_from_its_own_chec
     write(
         lab,
         f"{COPY} WHERE 1 / (id - 70) < 2",
-        settings=["SET 'execution.checkpointing.interval' = '4s'"],
+        settings=[SLOW_CHECKPOINTS],
     )
     done: list[str] = []
 

@@ -11,6 +11,7 @@ from lakehouse_dagster.streaming.versions import deployed
 from tests.streaming.upgrading import (
     COPY,
     OTHERS,
+    SLOW_CHECKPOINTS,
     WATCHED,
     others,
     source,
@@ -101,7 +102,8 @@ def test_a_failed_upgrade_says_that_what_ran_is_not_known_and_where_its_state_is
     lab: Laboratory,
 ) -> None:
     _adopted(lab, COPY, sources=source("incoming", "incoming"))
-    write(lab, COPY.replace("amount FROM", "CAST(1 / (id - id) AS INT) FROM"))
+    failing = COPY.replace("amount FROM", "CAST(1 / (id - id) AS INT) FROM")
+    write(lab, failing, settings=[SLOW_CHECKPOINTS])
     runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
     with pytest.raises(UpgradeFailedError) as failed:
         upgraded(lab, runtime, allow_state_loss=True)

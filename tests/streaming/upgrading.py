@@ -13,6 +13,8 @@ from lakehouse_dagster.system_db import IncarnationState
 from tests.support.laboratory import QUICK, Laboratory
 from tests.support.rows import SourceFolder
 
+SLOW_CHECKPOINTS = "SET 'execution.checkpointing.interval' = '4s'"
+"""So that the first rows are met before the first checkpoint completes."""
 WATCHED = replace(QUICK, first_checkpoint_timeout="30s")
 
 _HEAD = """\
@@ -77,11 +79,11 @@ def count(lab: Laboratory, table: str) -> int:
 
 
 def writing_once_it_is_stopped(lab: Laboratory) -> Clock:
-    """Rows come while the job is being stopped: the new version meets them first."""
+    """Rows come once the old version is stopped: the new one meets them first."""
     written: list[bool] = []
 
     def sleep(seconds: float) -> None:
-        if not written and lab.incarnations()[0].state is IncarnationState.STOPPING:
+        if not written and lab.incarnations()[-1].state is IncarnationState.STOPPED:
             written.append(True)
             lab.source.write()
         time.sleep(seconds)
