@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 
 from lakehouse_dagster.errors import StackError
 
@@ -42,9 +43,20 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(chosen)
 
 
-def require_free(port: int, *, use: str) -> None:
-    """Raise StackError, naming who listens where that can be seen, unless the port is free."""
-    if is_free(port):
+def require_free(port: int, *, use: str, patience_seconds: float = 0.0) -> None:
+    """Raise StackError, naming who listens where that can be seen, unless the port is free.
+
+    Args:
+        port: the port.
+        use: what it is for.
+        patience_seconds: how long to wait for a process that is ending to let go of it.
+    """
+    give_up = time.monotonic() + patience_seconds
+    while not is_free(port):
+        if time.monotonic() >= give_up:
+            break
+        time.sleep(0.05)
+    else:
         return
     raise StackError(
         f"Port {port} for {use} is taken{_by_whom(port)}.",

@@ -42,6 +42,9 @@ _PORT_ATTEMPTS = 3
 _EXIT_CODE_SECONDS = 5.0
 
 
+_PORT_PATIENCE_SECONDS = 5.0
+
+
 class LocalStack:
     """A local Flink cluster with a SQL Gateway, in one folder.
 
@@ -382,8 +385,11 @@ def _all_free(ports: Ports) -> bool:
 
 def _require_ports_of(services: Collection[Service], ports: Ports) -> None:
     """A service is started again where the others look for it, or not at all."""
+    wanted = []
     if Service.JOB_MANAGER in services:
-        require_free(ports.rest, use="the JobManager's REST interface")
-        require_free(ports.rpc, use="the JobManager")
+        wanted += [(ports.rest, "the JobManager's REST interface"), (ports.rpc, "the JobManager")]
     if Service.SQL_GATEWAY in services:
-        require_free(ports.sql_gateway, use="the SQL Gateway")
+        wanted += [(ports.sql_gateway, "the SQL Gateway")]
+    for port, use in wanted:
+        # A process that was killed a moment ago may hold its port for a moment longer.
+        require_free(port, use=use, patience_seconds=_PORT_PATIENCE_SECONDS)
