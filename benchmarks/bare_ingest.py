@@ -11,27 +11,41 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
 
 
+def submit(
+    client: httpx.Client,
+    gateway_url: str,
+    statements: Sequence[str],
+    settings: Mapping[str, str] | None = None,
+) -> str:
+    """Send the statements in one session, the last one with ``settings``; its job's id."""
+    session = client.post(f"{gateway_url}/v3/sessions", json={}).json()["sessionHandle"]
+    base = f"{gateway_url}/v3/sessions/{session}"
+    job_id = ""
+    for statement in statements:
+        body: dict[str, object] = {"statement": statement}
+        if settings and statement == statements[-1]:
+            body["executionConfig"] = dict(settings)
+        operation = client.post(f"{base}/statements", json=body).json()["operationHandle"]
+        while True:
+            answer = client.get(f"{base}/operations/{operation}/result/0").json()
+            if "errors" in answer:
+                raise SystemExit("\n".join(answer["errors"])[-2000:])
+            if answer["resultType"] != "NOT_READY":
+                break
+            time.sleep(0.05)
+        job_id = answer.get("jobID", job_id)
+    return job_id
+
+
 def run(gateway_url: str, rest_url: str, statements: list[str]) -> float:
     with httpx.Client(timeout=60) as client:
-        session = client.post(f"{gateway_url}/v3/sessions", json={}).json()["sessionHandle"]
-        job_id = None
-        for statement in statements:
-            base = f"{gateway_url}/v3/sessions/{session}"
-            posted = client.post(f"{base}/statements", json={"statement": statement}).json()
-            operation = posted["operationHandle"]
-            while True:
-                answer = client.get(f"{base}/operations/{operation}/result/0").json()
-                if "errors" in answer:
-                    raise SystemExit("\n".join(answer["errors"])[-2000:])
-                if answer["resultType"] != "NOT_READY":
-                    break
-                time.sleep(0.05)
-            job_id = answer.get("jobID", job_id)
+        job_id = submit(client, gateway_url, statements)
         while True:
             job = client.get(f"{rest_url}/jobs/{job_id}").json()
             if job["state"] == "FINISHED":

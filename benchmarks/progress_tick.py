@@ -9,41 +9,40 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+import statistics
 import tempfile
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from benchmarks.child import child
 from benchmarks.goal import Goal, say
 from lakehouse_dagster import PaimonCatalog, ProgressPolicy
 from lakehouse_dagster.streaming.progress import ProgressCursor, advance, moved
 
 TABLES = 1_000
 MOVED = 100
-PAIRS = 7
-ROUNDS = 5
+LOOKS = 31
+TICKS = 11
+IN_TURN = 5
 
 _BARE_HINTS = """
 import sys, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 folder = Path(sys.argv[1])
-tables, threads, rounds = (int(number) for number in sys.argv[2:5])
+tables, threads = (int(number) for number in sys.argv[2:4])
 def hint(number):
     # As Paimon reads it: the hint, and whether the next snapshot is there already.
     snapshots = folder / "b.db" / f"t{number:04d}" / "snapshot"
     newest = int((snapshots / "LATEST").read_text())
     (snapshots / f"snapshot-{newest + 1}").exists()
     return newest
-times = []
-for _ in range(rounds + 1):
+for _ in sys.stdin:
     began = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         newest = list(pool.map(hint, range(tables)))
-    times.append(time.perf_counter() - began)
-print(sorted(times[1:])[rounds // 2])
+    print(time.perf_counter() - began, flush=True)
 """
 
 _BARE_EVENTS = """
@@ -65,93 +64,85 @@ with dg.DagsterInstance.local_temp(home) as instance:
         )
         for n in range(count)
     ]
-    instance.report_runless_asset_event(events[0])
-    began = time.perf_counter()
-    for event in events:
-        instance.report_runless_asset_event(event)
-    print(time.perf_counter() - began)
+    for line in sys.stdin:
+        first, end = map(int, line.split())
+        began = time.perf_counter()
+        for event in events[first:end]:
+            instance.report_runless_asset_event(event)
+        print(time.perf_counter() - began, flush=True)
 """
 
 
 def run() -> list[Goal]:
-    """Interleaved pairs; the median of the ratios counts."""
-    policy = ProgressPolicy(events_per_tick=TABLES)
-    still: list[float] = []
-    moving: list[float] = []
+    """Interleaved turns; the median of the ratios counts."""
     with tempfile.TemporaryDirectory() as folder:
         warehouse = _warehouse(Path(folder))
-        for pair in range(PAIRS):
-            bare, ours = _bare_hints(warehouse, policy), _still(warehouse, policy)
-            still.append(ours / bare)
-            say(
-                f"progress_tick: {ours * 1000:.1f} ms to see that none of {TABLES} tables moved, "
-                f"{bare * 1000:.1f} ms to read the hints bare, pair {pair + 1}"
-            )
-            bare, ours = _bare_events(Path(folder)), _moving(Path(folder), warehouse, pair)
-            moving.append(ours / bare)
-            say(
-                f"progress_tick: {ours * 1000:.0f} ms for a tick in which {MOVED} tables moved, "
-                f"{bare * 1000:.0f} ms to write {MOVED} events bare, pair {pair + 1}"
-            )
+        still = _none_moved(warehouse)
+        moving = _some_moved(Path(folder), warehouse)
     return [
         Goal("progress_tick: none moved", still, at_most=1.5),
         Goal(f"progress_tick: {MOVED} moved", moving, at_most=1.3),
     ]
 
 
-def _still(warehouse: Path, policy: ProgressPolicy) -> float:
-    """The median of some looks, after one that reports all."""
+def _none_moved(warehouse: Path) -> list[float]:
+    policy = ProgressPolicy(events_per_tick=TABLES)
     catalog = PaimonCatalog(warehouse=str(warehouse)).open()
     names = [f"b.t{n:04d}" for n in range(TABLES)]
     now = datetime.now(timezone.utc)
     first = moved(catalog, names, ProgressCursor(), now=now, policy=policy)
     cursor = advance(ProgressCursor(), first.events, now).model_dump_json()
-    times = []
-    for round_number in range(ROUNDS):
+
+    def look(turn: int) -> float:
         began = time.perf_counter()
-        parsed = ProgressCursor.parse(cursor)
-        later = now + timedelta(hours=round_number + 1)
+        parsed, later = ProgressCursor.parse(cursor), now + timedelta(hours=turn)
         news = moved(catalog, names, parsed, now=later, policy=policy)
+        advance(parsed, news.events, later).model_dump_json()
+        seconds = time.perf_counter() - began
         assert news.events == ()
         assert news.problems == {}
-        advance(parsed, news.events, later).model_dump_json()
-        times.append(time.perf_counter() - began)
-    return sorted(times)[ROUNDS // 2]
+        return seconds
+
+    with child("-c", _BARE_HINTS, str(warehouse), str(TABLES), str(policy.threads)) as bare:
+        turns = [(look(turn), bare("")) for turn in range(LOOKS + 1)][1:]
+    ours, hints = (statistics.median(column) * 1000 for column in zip(*turns, strict=True))
+    say(
+        f"progress_tick: {ours:.1f} ms to see that none of {TABLES} tables moved, {hints:.1f} ms "
+        f"to read the hints bare; medians of {LOOKS} turns"
+    )
+    return [ours / bare for ours, bare in turns]
 
 
-def _moving(folder: Path, warehouse: Path, pair: int) -> float:
-    """One whole tick of the sensor, with the events that Dagster then stores."""
+def _some_moved(folder: Path, warehouse: Path) -> list[float]:
+    """Whole ticks of the sensor, with the events that Dagster then stores; one warm-up of each."""
     import dagster as dg
 
     from benchmarks.moving_tables import Ticking
 
-    ticking = Ticking(folder, warehouse, TABLES, MOVED, pair)
-    home = folder / f"ours-{pair}"
-    home.mkdir()
-    with dg.DagsterInstance.local_temp(str(home)) as instance:
-        return ticking.tick(instance)
-
-
-def _bare_hints(warehouse: Path, policy: ProgressPolicy) -> float:
-    arguments = [str(warehouse), str(TABLES), str(policy.threads), str(ROUNDS)]
-    return float(_child(_BARE_HINTS, *arguments))
-
-
-def _bare_events(folder: Path) -> float:
-    home = folder / "bare"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    return float(_child(_BARE_EVENTS, str(home), str(MOVED)))
-
-
-def _child(code: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.split()[-1]
+    homes = [folder / "ours", folder / "bare"]
+    for home in homes:
+        home.mkdir()
+    ratios = []
+    with (
+        dg.DagsterInstance.local_temp(str(homes[0])) as instance,
+        child("-c", _BARE_EVENTS, str(homes[1]), str(MOVED)) as bare,
+    ):
+        ticking = Ticking(folder, warehouse, TABLES, MOVED, instance)
+        for turn in range(TICKS + 1):
+            events, looking = ticking.tick()
+            # A few of each in turn: how long a disk takes changes within seconds.
+            storing = writing = 0.0
+            for start in range(0, MOVED, IN_TURN):
+                storing += ticking.store(events[start : start + IN_TURN])
+                writing += bare(f"{start} {start + IN_TURN}")
+            say(
+                f"progress_tick: {looking * 1000:.0f} ms to look and {storing * 1000:.0f} ms to "
+                f"store the events when {MOVED} tables moved, {writing * 1000:.0f} ms to write "
+                f"{MOVED} events bare{'' if turn else ' (warm-up)'}"
+            )
+            if turn:
+                ratios.append((looking + storing) / writing)
+    return ratios
 
 
 def _warehouse(folder: Path) -> Path:

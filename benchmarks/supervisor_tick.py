@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from benchmarks.child import child
 from benchmarks.goal import Goal, say
 from benchmarks.recorded_cluster import job_id, job_name
 from lakehouse_dagster import FlinkCluster, PaimonCatalog, SystemDatabase
@@ -71,43 +72,21 @@ def run() -> list[Goal]:
 def _turns(runtime: Runtime, url: str, details: int) -> list[tuple[float, float, float]]:
     """Seconds of CPU a tick in each turn: ours, bare, and bare without the details."""
     turns = []
-    with _bare(url, runtime.identity, details) as bare:
+    ids = ",".join(job_id(runtime.identity, n) for n in range(details))
+    with child("-c", _BARE, url, ids) as bare:
         cursor = _tick(runtime, _tick(runtime, None))
         for _ in range(TURNS):
             began = time.process_time()
             for _ in range(TICKS):
                 cursor = _tick(runtime, cursor)
             ours = (time.process_time() - began) / TICKS
-            turns.append((ours, bare(details) / TICKS, bare(0) / TICKS))
+            turns.append((ours, bare(f"{details} {TICKS}") / TICKS, bare(f"0 {TICKS}") / TICKS))
     return turns
 
 
 def _seen_within_half_its_bound(policy: SupervisionPolicy) -> None:
     round_seconds = JOBS / policy.details_per_tick * policy.seconds("tick_interval")
     assert round_seconds <= policy.seconds("no_checkpoint_after") / 2, round_seconds
-
-
-@contextmanager
-def _bare(url: str, identity: str, details: int) -> Iterator[Callable[[int], float]]:
-    """Fetches the overview and so many details, TICKS times; the CPU seconds of its process."""
-    ids = ",".join(job_id(identity, n) for n in range(details))
-    with subprocess.Popen(
-        [sys.executable, "-c", _BARE, url, ids],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        asking, answers = child.stdin, child.stdout
-        assert asking is not None
-        assert answers is not None
-
-        def fetch(details: int) -> float:
-            asking.write(f"{details} {TICKS}\n")
-            asking.flush()
-            return float(answers.readline())
-
-        yield fetch
-        asking.close()
 
 
 def _tick(runtime: Runtime, text: str | None) -> str:

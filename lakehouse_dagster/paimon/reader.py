@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
 from lakehouse_dagster.paimon.files import WarehouseFiles, translated_errors
-from lakehouse_dagster.paimon.manifests import changes_by_partition, delta_entries
+from lakehouse_dagster.paimon.manifests import (
+    are_of_partitions,
+    changes_by_partition,
+    delta_entries,
+)
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.snapshots import SnapshotFolder
 from lakehouse_dagster.paimon.types import (
@@ -170,12 +174,9 @@ class TableReader:
             raise self._no_snapshot(snapshot_id)
         snapshot = self._snapshots.parsed(document)
         entries = delta_entries(self._files, self.name, self._path, document)
-        schema = self._paimon_schema()
-        fields = {field.name: field for field in schema.fields}
-        partition_fields = [fields[key] for key in schema.partition_keys]
-        return SnapshotChanges(
-            snapshot, changes_by_partition(entries, partition_fields, self._files.options)
-        )
+        # Most tables have no partitions; the schema takes longer to read than all the rest.
+        fields = self._partition_fields() if are_of_partitions(entries) else ()
+        return SnapshotChanges(snapshot, changes_by_partition(entries, fields, self._files.options))
 
     def read(
         self,
@@ -210,6 +211,11 @@ class TableReader:
             if limit is not None:
                 builder = builder.with_limit(limit)
             return builder.new_read().to_arrow(builder.new_scan().plan().splits())
+
+    def _partition_fields(self) -> Sequence[Any]:
+        schema = self._paimon_schema()
+        fields = {field.name: field for field in schema.fields}
+        return [fields[key] for key in schema.partition_keys]
 
     def _paimon_schema(self) -> Any:
         with translated_errors(f"read the schema of the table {self.name}", self._files.options):
