@@ -43,7 +43,8 @@ def _never_from_nothing(scene: Scene, seconds: float) -> None:
         started = [i for i in scene.lab.incarnations() if i.number > 1]
         assert all(i.restored_from is not None for i in started), "started from nothing"
     if scene.none_runs():
-        assert scene.lab.books.memory.ensure(scene.lab.job).last_error, "nobody is told"
+        memory = scene.lab.books.memory
+        scene.until(lambda: memory.ensure(scene.lab.job).last_error, "that somebody is told", 30)
     else:
         scene.at("an older one was taken")
 
