@@ -47,14 +47,6 @@ def _records(files: WarehouseFiles, path: str, table_name: str) -> list[dict[str
     return records
 
 
-def are_of_partitions(entries: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the table has partitions: the rows that name them begin with their number of fields.
-
-    (Paimon's ``SerializationUtils.serializeBinaryRow``: four bytes, the highest first.)
-    """
-    return any(int.from_bytes(entry["_PARTITION"][:4], "big") for entry in entries)
-
-
 def changes_by_partition(
     entries: Sequence[Mapping[str, Any]],
     partition_fields: Sequence[Any],

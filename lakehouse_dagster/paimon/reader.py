@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
 from lakehouse_dagster.paimon.files import WarehouseFiles, translated_errors
-from lakehouse_dagster.paimon.manifests import (
-    are_of_partitions,
-    changes_by_partition,
-    delta_entries,
-)
+from lakehouse_dagster.paimon.manifests import changes_by_partition, delta_entries
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.snapshots import SnapshotFolder
 from lakehouse_dagster.paimon.types import (
@@ -174,8 +171,7 @@ class TableReader:
             raise self._no_snapshot(snapshot_id)
         snapshot = self._snapshots.parsed(document)
         entries = delta_entries(self._files, self.name, self._path, document)
-        # Most tables have no partitions; the schema takes longer to read than all the rest.
-        fields = self._partition_fields() if are_of_partitions(entries) else ()
+        fields = self._partition_fields(snapshot.schema_id)
         return SnapshotChanges(snapshot, changes_by_partition(entries, fields, self._files.options))
 
     def read(
@@ -212,10 +208,24 @@ class TableReader:
                 builder = builder.with_limit(limit)
             return builder.new_read().to_arrow(builder.new_scan().plan().splits())
 
-    def _partition_fields(self) -> Sequence[Any]:
+    def _partition_fields(self, schema_id: int) -> Sequence[Any]:
+        """pypaimon's fields of the partition columns.
+
+        Most tables have none, and its way to the schema takes longer than all the rest of a look.
+        """
+        if self._has_no_partitions(schema_id):
+            return ()
         schema = self._paimon_schema()
         fields = {field.name: field for field in schema.fields}
         return [fields[key] for key in schema.partition_keys]
+
+    def _has_no_partitions(self, schema_id: int) -> bool:
+        """Whether the file of the schema says so; one that cannot be read says nothing."""
+        content = self._files.read(f"{self._path}/schema/schema-{schema_id}")
+        try:
+            return bool(json.loads(content or b"")["partitionKeys"] == [])
+        except (ValueError, KeyError, TypeError):
+            return False
 
     def _paimon_schema(self) -> Any:
         with translated_errors(f"read the schema of the table {self.name}", self._files.options):
