@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 C = TypeVar("C", bound="Cursor")
+T = TypeVar("T")
 
 
 class Cursor(BaseModel):
@@ -21,3 +23,11 @@ class Cursor(BaseModel):
             return cls.model_validate_json(text)
         except ValidationError:
             return cls()
+
+
+def in_turn(items: Sequence[T], rotation: int, most: int) -> Sequence[T]:
+    """At most so many of the items: those whose turn it is in the ``rotation``-th tick."""
+    if not items or most <= 0:
+        return ()
+    start = rotation * most % len(items)
+    return [*items, *items][start : start + min(most, len(items))]

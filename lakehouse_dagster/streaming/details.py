@@ -19,6 +19,7 @@ from lakehouse_dagster.flink import (
     JobManager,
     JobSummary,
 )
+from lakehouse_dagster.streaming.cursor import in_turn
 from lakehouse_dagster.streaming.lag import lag_of
 from lakehouse_dagster.streaming.positions import (
     moved,
@@ -56,19 +57,9 @@ def whom_to_ask(
         alive.append(incarnation)
         if bounds.seems_silent(incarnation, job):
             first.append(incarnation)
-    if len(first) > most:
-        start = rotation * most % len(first)
-        first = (first + first)[start : start + most]
-    in_turn = _in_turn(alive, rotation, most - len(first))
-    chosen = {i.job_name: i for i in (*first, *in_turn)}
+    urgent = in_turn(first, rotation, most) if len(first) > most else first
+    chosen = {i.job_name: i for i in (*urgent, *in_turn(alive, rotation, most - len(urgent)))}
     return tuple(chosen.values())
-
-
-def _in_turn(alive: Sequence[Incarnation], rotation: int, size: int) -> Sequence[Incarnation]:
-    if not alive or size <= 0:
-        return ()
-    start = rotation * size % len(alive)
-    return [*alive, *alive][start : start + min(size, len(alive))]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Checks of tables: fresh enough, not too far behind, written by nobody else."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic import Field
 from lakehouse_dagster.errors import CatalogError, FlinkError
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.streaming.checks import CheckOutcome, CheckPolicy, behind, freshness
-from lakehouse_dagster.streaming.cursor import Cursor
+from lakehouse_dagster.streaming.cursor import Cursor, in_turn
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
 from lakehouse_dagster.streaming.lag import JobLag, lag_now
@@ -93,7 +93,7 @@ def table_check_sensor(
         now = runtime.clock.now()
         told = dict(cursor.told)
         events: list[dg.AssetCheckEvaluation] = []
-        turn = _turn(list(tables), cursor.rotation)
+        turn = in_turn(list(tables), cursor.rotation, TABLES_PER_TICK)
         for table in turn:
             for name, outcome in evaluate(runtime, table, tables[table]):
                 passed, at = told.get(f"{table}/{name}", (None, now))
@@ -121,13 +121,6 @@ def foreign_evaluation(key: dg.AssetKey, found: ForeignCommits) -> dg.AssetCheck
         description=str(found),
         metadata={"users": ", ".join(found.users or ())},
     )
-
-
-def _turn(tables: Sequence[str], rotation: int) -> Sequence[str]:
-    if len(tables) <= TABLES_PER_TICK:
-        return tables
-    start = rotation * TABLES_PER_TICK % len(tables)
-    return [*tables, *tables][start : start + TABLES_PER_TICK]
 
 
 def _newest(runtime: Runtime, table: str) -> Snapshot | None:
