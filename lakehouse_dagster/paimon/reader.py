@@ -157,6 +157,11 @@ class TableReader:
         latest = self.latest_snapshot_id() or 0
         return self._snapshots.between(after, min(upto, latest))
 
+    def newest_snapshots(self, most: int) -> tuple[Snapshot, ...]:
+        """At most so many of the newest snapshots, oldest first; none if there is none yet."""
+        latest = self.latest_snapshot_id() or 0
+        return self._snapshots.between(max(0, latest - most), latest).snapshots
+
     def changes(self, snapshot_id: int) -> SnapshotChanges:
         """What one snapshot did to the table's files, by partition, from its manifests alone.
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from lakehouse_dagster.errors import CatalogError, NoRestorePointError
-from lakehouse_dagster.flink import known_checkpoint_metadata
 from lakehouse_dagster.flink.restore_points import completed_at
 from lakehouse_dagster.paimon import CatalogReader, Snapshot
 from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.runtime import HeldJob
-from lakehouse_dagster.streaming.settings import operator_suffix
+from lakehouse_dagster.streaming.settings import commit_user_start
 
 SNAPSHOTS_LOOKED_AT = 100
 """A job's newest commit is looked for among so many of a table's newest snapshots."""
@@ -49,17 +48,17 @@ def not_older_than_its_commits(
 
 
 def _committed_beyond(held: HeldJob, choice: RestoreChoice) -> tuple[str, Snapshot] | None:
-    if choice.path is None:
+    # Of a version that is not known here: left for Flink to judge.
+    if choice.path is None or choice.metadata is None:
         return None
-    metadata, at = known_checkpoint_metadata(choice.path), completed_at(choice.path)
-    if metadata is None or at is None:
-        return None  # of a version that is not known here: left for Flink to judge
+    at = completed_at(choice.path)
+    if at is None:
+        return None
     record = held.runtime.memory.ensure(held.name)
-    name = record.effective_operator_name
-    prefix = f"{operator_suffix(name)}_" if name else ""
+    prefix = commit_user_start(record.effective_operator_name)
     catalog = held.runtime.catalog.open()
     for table in held.job.sink_keys:
-        snapshot = _first_beyond(catalog, table, prefix, metadata.checkpoint_id, at)
+        snapshot = _first_beyond(catalog, table, prefix, choice.metadata.checkpoint_id, at)
         if snapshot is not None:
             return table, snapshot
     return None
@@ -73,14 +72,10 @@ def _first_beyond(
     Both, since an earlier life that was started from nothing counted its checkpoints anew.
     """
     try:
-        reader = catalog.table(table)
-        newest = reader.latest_snapshot_id()
-        if newest is None:
-            return None
-        span = reader.snapshots(max(0, newest - SNAPSHOTS_LOOKED_AT), newest)
+        newest = catalog.table(table).newest_snapshots(SNAPSHOTS_LOOKED_AT)
     except CatalogError:
         return None  # the table is gone: nothing of it can be doubled
-    own = [s for s in span.snapshots if s.commit_user.startswith(prefix)]
+    own = [s for s in newest if s.commit_user.startswith(prefix)]
     if not own:
         return None
     last = own[-1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from lakehouse_dagster.errors import StateWouldBeLostError, StateWouldMoveError
 from lakehouse_dagster.flink import ExecutionPlan, PlanChange, Verdict, compare
-from lakehouse_dagster.flink.checkpoint_metadata import known_checkpoint_metadata
+from lakehouse_dagster.flink.checkpoint_metadata import CheckpointMetadata
 from lakehouse_dagster.flink.execution_plan import worked_out
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.runtime import HeldJob
@@ -41,14 +41,14 @@ def examine(
     ran: Incarnation,
     new: ExecutionPlan,
     *,
-    restore_point: str | None,
+    holds: CheckpointMetadata | None,
     running: ExecutionPlan | None = None,
 ) -> Findings:
-    """Compare a new plan with what an incarnation ran and with what its restore point holds.
+    """Compare a new plan with what an incarnation ran and with what its restore point ``holds``.
 
     ``running`` is the incarnation's plan as the cluster shows it, for one that we did not submit.
     """
-    with_state = operators_with_state(restore_point)
+    with_state = operators_with_state(holds)
     old = versions.plan_of(held.runtime, ran) or running
     if old is None and with_state is None:
         return Findings(None, "nothing")
@@ -66,14 +66,9 @@ def examine(
     return Findings(_with_redeclared(change, before, held.job, old), "what runs")
 
 
-def operators_with_state(restore_point: str | None) -> set[str] | None:
+def operators_with_state(holds: CheckpointMetadata | None) -> set[str] | None:
     """The ids that hold state in a restore point; None when that is not known."""
-    if restore_point is None:
-        return None
-    metadata = known_checkpoint_metadata(restore_point)
-    if metadata is None:
-        return None
-    return {operator.id for operator in metadata.operators if operator.has_state}
+    return None if holds is None else {o.id for o in holds.operators if o.has_state}
 
 
 def _with_redeclared(

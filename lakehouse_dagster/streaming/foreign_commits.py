@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.streaming.settings import operator_suffix
+from lakehouse_dagster.streaming.settings import commit_user_start
 from lakehouse_dagster.system_db import DesiredState
 
 SNAPSHOTS_LOOKED_AT = 100
@@ -58,7 +58,7 @@ def foreign_commits(runtime: Runtime, table: str, users: Sequence[str]) -> Forei
             continue
         if not record.effective_operator_name:
             return ForeignCommits(None)
-        prefixes.append(f"{operator_suffix(record.effective_operator_name)}_")
+        prefixes.append(commit_user_start(record.effective_operator_name))
     if not prefixes:
         return ForeignCommits(None)
     return ForeignCommits(tuple(u for u in users if not u.startswith(tuple(prefixes))))
@@ -66,7 +66,5 @@ def foreign_commits(runtime: Runtime, table: str, users: Sequence[str]) -> Forei
 
 def look_for_foreign_commits(runtime: Runtime, table: str) -> ForeignCommits:
     """The same for the table's newest snapshots."""
-    reader = runtime.catalog.open().table(table)
-    newest = reader.latest_snapshot_id() or 0
-    span = reader.snapshots(max(0, newest - SNAPSHOTS_LOOKED_AT), newest)
-    return foreign_commits(runtime, table, writing_users(span.snapshots))
+    newest = runtime.catalog.open().table(table).newest_snapshots(SNAPSHOTS_LOOKED_AT)
+    return foreign_commits(runtime, table, writing_users(newest))

@@ -14,6 +14,7 @@ from lakehouse_dagster.flink import (
     known_checkpoint_metadata,
 )
 from lakehouse_dagster.flink.file_access import same_place
+from lakehouse_dagster.streaming.restore import by_preference
 from lakehouse_dagster.system_db import Incarnation
 
 
@@ -143,8 +144,7 @@ def _savepoint(life: Incarnation) -> list[KeptPoint]:
 def in_order(points: Iterable[KeptPoint]) -> list[KeptPoint]:
     """Restore points in the order in which a start prefers them, best first.
 
-    As ``restore.choose_restore_point`` does: the newest incarnation first; in it its savepoint,
-    unless checkpoints of a higher number follow upon it.
+    As ``restore.choose_restore_point`` does: the newest incarnation first.
     """
     ordered: list[KeptPoint] = []
     by_number: dict[int, list[KeptPoint]] = {}
@@ -164,11 +164,4 @@ def _in_order_of_one(points: Sequence[KeptPoint]) -> list[KeptPoint]:
     savepoints = [p for p in points if p.kind is RestorePointKind.SAVEPOINT]
     if not savepoints:
         return checkpoints
-    of_savepoint = savepoints[0].checkpoint_id
-    newer = [
-        p
-        for p in checkpoints
-        if None not in (p.checkpoint_id, of_savepoint)
-        and (p.checkpoint_id or 0) > (of_savepoint or 0)
-    ]
-    return [*newer, *savepoints, *(p for p in checkpoints if p not in newer)]
+    return by_preference(checkpoints, savepoints[0])

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from lakehouse_dagster.errors import CheckpointMetadataError, NoRestorePointError
 from lakehouse_dagster.flink import FlinkJobStatus, is_complete
 from lakehouse_dagster.flink.byte_cursor import DamagedBytesError
 from lakehouse_dagster.flink.checkpoint_metadata import (
+    CheckpointMetadata,
     known_checkpoint_metadata,
     read_checkpoint_metadata,
 )
@@ -24,12 +26,14 @@ from lakehouse_dagster.system_db import Incarnation
 class RestoreChoice:
     """A restore point's path, or None to start from nothing; and why this one.
 
-    ``incarnation`` is the one whose state it is.
+    ``incarnation`` is the one whose state it is; ``metadata`` is what it holds, None where that is
+    not known.
     """
 
     path: str | None
     reason: str
     incarnation: Incarnation | None = field(default=None, compare=False)
+    metadata: CheckpointMetadata | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,12 @@ def _of(incarnation: Incarnation, checkpoint_directory: str) -> RestoreChoice | 
     damaged = ""
     for candidate in _candidates(incarnation, checkpoint_directory):
         reason = f"{candidate.what} of incarnation {incarnation.number}"
-        if not _is_damaged(candidate.path):
-            return RestoreChoice(candidate.path, f"{reason}{damaged}", incarnation)
-        damaged += f"; the {reason} is damaged"
+        try:
+            metadata = _metadata_unless_damaged(candidate.path)
+        except DamagedBytesError:
+            damaged += f"; the {reason} is damaged"
+            continue
+        return RestoreChoice(candidate.path, f"{reason}{damaged}", incarnation, metadata)
     return None
 
 
@@ -106,29 +113,46 @@ def _candidates(incarnation: Incarnation, checkpoint_directory: str) -> list[_Ca
     savepoint = incarnation.savepoint_path
     if savepoint is None or not is_complete(savepoint):
         return checkpoints
-    # Savepoints and checkpoints of a job are numbered together. A stop can complete its savepoint
-    # and leave the job running after all: then checkpoints, and commits, follow upon it.
     metadata = known_checkpoint_metadata(savepoint) if checkpoints else None
     number = metadata.checkpoint_id if metadata else None
-    newer = [c for c in checkpoints if _is_later(c.checkpoint_id, number)]
+    return by_preference(checkpoints, _Candidate(savepoint, "savepoint", number))
+
+
+class _Numbered(Protocol):
+    @property
+    def checkpoint_id(self) -> int | None: ...
+
+
+_Point = TypeVar("_Point", bound=_Numbered)
+
+
+def by_preference(checkpoints: Sequence[_Point], savepoint: _Point) -> list[_Point]:
+    """One incarnation's checkpoints (newest first) and its savepoint, best first.
+
+    Savepoints and checkpoints of a job are numbered together. A stop can complete its savepoint
+    and leave the job running after all: then checkpoints, and commits, follow upon it.
+    """
+    newer = [c for c in checkpoints if _is_later(c.checkpoint_id, savepoint.checkpoint_id)]
     older = [c for c in checkpoints if c not in newer]
-    return [*newer, _Candidate(savepoint, "savepoint", number), *older]
+    return [*newer, savepoint, *older]
 
 
 def _is_later(number: int | None, other: int | None) -> bool:
     return number is not None and other is not None and number > other
 
 
-def _is_damaged(path: str) -> bool:
-    """Whether its metadata cannot be what Flink wrote: cut off when the disk was full, say.
+def _metadata_unless_damaged(path: str) -> CheckpointMetadata | None:
+    """What it holds; None for a version that is not known here, which Flink is left to judge.
 
-    Metadata of a version that is not known here is left for Flink to judge.
+    Raises ``DamagedBytesError`` when it cannot be what Flink wrote: cut off when the disk was full,
+    say.
     """
     try:
-        read_checkpoint_metadata(path)
+        return read_checkpoint_metadata(path)
     except CheckpointMetadataError as error:
-        return isinstance(error.__cause__, DamagedBytesError)
-    return False
+        if isinstance(error.__cause__, DamagedBytesError):
+            raise error.__cause__ from error
+        return None
 
 
 def _may_have_completed_a_checkpoint(

@@ -132,6 +132,14 @@ def _table_option(catalog: str, table: TableName, option: str) -> str:
     return f"paimon.{table.catalog or catalog}.{table.database}.{table.table}.{option}"
 
 
+def commit_user_start(operator_name: str) -> str:
+    """What the commit users of a job begin with: Paimon puts its own part after our prefix.
+
+    Empty for a job whose operator ids are not ours: its commits are not marked.
+    """
+    return f"{operator_suffix(operator_name)}_" if operator_name else ""
+
+
 def operator_suffix(job_name: str) -> str:
     """The job's name as it may stand in operator ids and commit users."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", job_name)

@@ -178,7 +178,7 @@ def _as_far_as_it_fits(
     if choice.path is None or choice.incarnation is None:
         return HowToRestore()
     try:
-        findings = examine(held, choice.incarnation, prepared.plan, restore_point=choice.path)
+        findings = examine(held, choice.incarnation, prepared.plan, holds=choice.metadata)
         how = decide(held, findings, verb="start", allow_state_loss=allow_state_loss)
     except BaseException:
         close(prepared.session, log)

@@ -22,11 +22,13 @@ from lakehouse_dagster.errors import (
     UpgradeFailedError,
 )
 from lakehouse_dagster.flink import (
+    CheckpointMetadata,
     ExecutionPlan,
     FlinkJobStatus,
     JobManager,
     SqlGateway,
     compare,
+    known_checkpoint_metadata,
 )
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.engine import refuse_unfit_engine
@@ -197,18 +199,19 @@ class _Replacement:
             self.held,
             self.old,
             prepared.plan,
-            restore_point=self._newest_checkpoint(),
+            holds=self._newest_checkpoint(),
             running=None if known else self.job_manager.execution_plan(self.old.flink_job_id),
         )
 
-    def _newest_checkpoint(self) -> str | None:
-        """One that is still there: Flink deletes it as soon as the next is complete."""
+    def _newest_checkpoint(self) -> CheckpointMetadata | None:
+        """Of one that is still there: Flink deletes it as soon as the next is complete."""
         for _ in range(3):
             newest = self.job_manager.checkpoints(self.old.flink_job_id).latest_completed
             if newest is None:
                 return None
-            if operators_with_state(newest.external_path) is not None:
-                return newest.external_path
+            metadata = known_checkpoint_metadata(newest.external_path)
+            if metadata is not None:
+                return metadata
         return None
 
     def _stop_old(self) -> None:
@@ -361,7 +364,7 @@ class _Replacement:
         old = versions.plan_of(self.held.runtime, self.old)
         if old is None:
             return False
-        change = compare(new, old, with_state=operators_with_state(choice.path))
+        change = compare(new, old, with_state=operators_with_state(choice.metadata))
         return change.state_is_kept and not change.sources_added
 
     def _start_old(self, job: StreamingJob, number: int, choice: RestoreChoice) -> Incarnation:
