@@ -163,8 +163,8 @@ class LoadedLakehouse:
         """Assets, checks, jobs and sensors; the object itself is a resource of the same name."""
         import dagster as dg
 
-        from lakehouse_dagster.streaming import assets, table_checks
-        from lakehouse_dagster.streaming import definitions as face
+        from lakehouse_dagster.streaming import assets, sensors, table_checks
+        from lakehouse_dagster.streaming.definitions import job_actions
         from lakehouse_dagster.streaming.graph import dagster_name
         from lakehouse_dagster.streaming.upkeep import upkeep
 
@@ -184,8 +184,8 @@ class LoadedLakehouse:
         )
         timeout = duration(self.lakehouse.materialize_timeout).total_seconds()
         written = {key for job in self.runtime.jobs.values() for key in job.sink_keys}
-        supervise, asked_for = face.supervisor(self.runtime, self.graph, status=status)
-        report = face.progress_sensor(
+        supervise, asked_for = sensors.supervisor(self.runtime, self.graph, status=status)
+        report = sensors.progress_sensor(
             self.runtime, self.graph, self.lakehouse.progress, status=status
         )
         return dg.Definitions(
@@ -200,7 +200,7 @@ class LoadedLakehouse:
                 *assets.health_checks(self.runtime, self.graph),
                 *table_checks.table_checks(self.runtime, self.graph, self.lakehouse.checks),
             ],
-            jobs=[*face.job_actions(self.runtime), *asked_for, tidy],
+            jobs=[*job_actions(self.runtime), *asked_for, tidy],
             sensors=[supervise, report, *([bounds] if bounds else [])],
             schedules=[hourly],
             resources={dagster_name(self.lakehouse.name): self},

@@ -9,9 +9,9 @@ import dagster as dg
 from lakehouse_dagster.streaming.events import (
     HEALTH_CHECK,
     HealthCheckKeys,
-    health,
+    as_result,
+    evaluations_of,
     materialize_result,
-    severity,
 )
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
 from lakehouse_dagster.streaming.materialise import materialise
@@ -134,19 +134,8 @@ def _health_check(
     )
     def job_health(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         observation = next(o for o in observe_all(runtime) if o.name == job)
-        record, now = runtime.memory.ensure(job), runtime.clock.now()
-        past = runtime.memory.incarnations(job)
-        passed, text, metadata = health(
-            observation, record, now, runtime.policy, past, runtime.cluster.rest_url
-        )
-        for key in keys:
-            yield dg.AssetCheckResult(
-                asset_key=key.asset_key,
-                check_name=key.name,
-                passed=passed,
-                severity=severity(observation),
-                description=text,
-                metadata=metadata,
-            )
+        record = runtime.memory.ensure(job)
+        for evaluation in evaluations_of(runtime, {job: tuple(keys)}, observation, record):
+            yield as_result(evaluation)
 
     return job_health

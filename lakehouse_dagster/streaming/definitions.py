@@ -1,4 +1,4 @@
-"""The Dagster face of the streaming room: jobs and sensors here, assets in ``assets.py``; thin."""
+"""The Dagster jobs by which people act on streaming jobs; sensors are in ``sensors.py``."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -7,32 +7,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from lakehouse_dagster.errors import JobNotFoundError, SystemDatabaseError
-from lakehouse_dagster.streaming.apply import Allowed, Applied, apply, verb
-from lakehouse_dagster.streaming.assets import CANCELLABLE, health_check_keys
-from lakehouse_dagster.streaming.events import (
-    DATA_VERSION,
-    HealthCheckKeys,
-    check_evaluations,
-    progress_materialization,
-)
-from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, foreign_commits
-from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
-from lakehouse_dagster.streaming.observe import Observation, Verb
+from lakehouse_dagster.errors import JobNotFoundError
+from lakehouse_dagster.streaming.apply import Acts, Allowed, Applied, apply, verb
+from lakehouse_dagster.streaming.assets import CANCELLABLE
+from lakehouse_dagster.streaming.graph import dagster_name
+from lakehouse_dagster.streaming.observe import Verb
 from lakehouse_dagster.streaming.orphans import job_or_orphan
 from lakehouse_dagster.streaming.outcomes import OutcomeRow, in_words, row
-from lakehouse_dagster.streaming.progress import ProgressCursor, ProgressEvent, advance, moved
-from lakehouse_dagster.streaming.reported import changes
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.streaming.spec import ProgressPolicy
-from lakehouse_dagster.streaming.supervise import (
-    Action,
-    SupervisorCursor,
-    claim,
-    look,
-)
-from lakehouse_dagster.streaming.table_checks import foreign_evaluation
-from lakehouse_dagster.system_db import JobRecord
 
 
 class ChosenJobs(dg.Config):
@@ -74,25 +56,6 @@ class AdoptJobs(ChosenJobs):
     )
 
 
-class Work(dg.Config):
-    """One job and what to do to it."""
-
-    job: str
-    verb: str
-
-
-class Reconcile(dg.Config):
-    """What the supervisor asks for."""
-
-    work: list[Work]
-
-
-class Waiting(dg.Config):
-    """The jobs that wait for a person, and why."""
-
-    jobs: dict[str, str]
-
-
 def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
     """The Dagster jobs by which a person acts on chosen streaming jobs."""
     prefix = dagster_name(runtime.lakehouse)
@@ -102,7 +65,7 @@ def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
         for job in config.jobs:
             runtime.memory.reset_attempts(job)  # a person acts: it no longer waits for one
         chosen = verb(name, Allowed(**may))
-        _do(runtime, context, [(job, chosen) for job in config.jobs])
+        act_on(runtime, context, [(job, chosen) for job in config.jobs])
 
     @dg.op(name=f"{prefix}_start", tags=CANCELLABLE)
     def start(context: dg.OpExecutionContext, config: StartJobs) -> None:
@@ -150,223 +113,14 @@ def job_actions(runtime: Runtime) -> list[dg.JobDefinition]:
         forget: "Forget streaming jobs that do not run, such as those whose script is gone.",
     }
     return [
-        _job(f"{op.name}_streaming_jobs", op, description)
+        one_op_job(f"{op.name}_streaming_jobs", op, description)
         for op, description in descriptions.items()
     ]
 
 
-def supervisor(
-    runtime: Runtime, graph: AssetGraph, *, status: dg.DefaultSensorStatus
-) -> tuple[dg.SensorDefinition, tuple[dg.JobDefinition, ...]]:
-    """The sensor that watches the cluster, and the jobs it asks for when something is due."""
-    prefix = dagster_name(runtime.lakehouse)
-    keys = health_check_keys(runtime, graph)
+def one_op_job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
+    """A Dagster job of one op, run in the process of its run."""
 
-    @dg.op(name=f"{prefix}_reconcile", tags=CANCELLABLE)
-    def reconcile(context: dg.OpExecutionContext, config: Reconcile) -> None:
-        _do(runtime, context, [(w.job, verb(w.verb)) for w in config.work])
-
-    job = _job(
-        f"{prefix}_reconcile_streaming_jobs",
-        reconcile,
-        "Bring streaming jobs to their desired state; the supervisor asks for it.",
-    )
-    alarm = _alarm(prefix)
-
-    @dg.sensor(
-        name=f"{prefix}_supervisor",
-        jobs=[job, alarm],
-        minimum_interval_seconds=max(1, int(runtime.policy.seconds("tick_interval"))),
-        default_status=status,
-        description="Watches the Flink cluster and keeps every streaming job as it should be.",
-    )
-    def supervise(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        seen = look(runtime, SupervisorCursor.parse(context.cursor))
-        changed, told = changes(runtime, seen.observations, seen.cursor.health)
-        evaluations = _evaluations(runtime, keys, changed)
-        cursor = seen.cursor.model_copy(update={"health": told}).model_dump_json()
-        requests = []
-        if seen.actions:
-            run_key = claim(runtime, seen.actions)
-            requests.append(_request(job, reconcile.name, run_key, seen.actions))
-        if seen.alerts:
-            requests.append(_alert(runtime, alarm, prefix, seen.alerts))
-        if requests:
-            return dg.SensorResult(run_requests=requests, cursor=cursor, asset_events=evaluations)
-        return dg.SensorResult(skip_reason=seen.summary(), cursor=cursor, asset_events=evaluations)
-
-    return supervise, (job, alarm)
-
-
-def _alarm(prefix: str) -> dg.JobDefinition:
-    """A run that fails on purpose: what people alert on is a failed run."""
-
-    @dg.op(name=f"{prefix}_wait_for_a_person")
-    def wait_for_a_person(config: Waiting) -> None:
-        raise dg.Failure(
-            "\n".join(f"{job} waits for a person: {why}" for job, why in config.jobs.items()),
-            metadata=dict(config.jobs),
-            allow_retries=False,
-        )
-
-    return _job(
-        f"{prefix}_streaming_jobs_need_a_person",
-        wait_for_a_person,
-        "Fails once for jobs that could not be brought to their desired state: alert on it.",
-    )
-
-
-def _alert(
-    runtime: Runtime, alarm: dg.JobDefinition, prefix: str, alerts: Sequence[Observation]
-) -> dg.RunRequest:
-    now = runtime.clock.now()
-    for observation in alerts:
-        runtime.memory.set_alerted(observation.name, now)
-    records = runtime.memory.state().records
-    why = {o.name: _why(o, records[o.name]) for o in alerts}
-    return dg.RunRequest(
-        job_name=alarm.name,
-        run_key=f"{runtime.lakehouse}-alert-{now:%Y%m%dT%H%M%S.%f}",
-        run_config={"ops": {f"{prefix}_wait_for_a_person": {"config": {"jobs": why}}}},
-        tags={"lakehouse/jobs": ", ".join(why)[:200]},
-    )
-
-
-def _why(observation: Observation, record: JobRecord) -> str:
-    text = (
-        f"should be {observation.desired.value}, is {observation.observed.value} "
-        f"({observation.reason}); {record.attempts} attempts failed"
-    )
-    return f"{text}, the last because: {record.last_error}" if record.last_error else text
-
-
-def progress_sensor(
-    runtime: Runtime,
-    graph: AssetGraph,
-    policy: ProgressPolicy,
-    *,
-    status: dg.DefaultSensorStatus,
-) -> dg.SensorDefinition:
-    """The sensor that moves the assets forward as Flink commits snapshots."""
-
-    @dg.sensor(
-        name=f"{dagster_name(runtime.lakehouse)}_progress",
-        minimum_interval_seconds=max(1, int(policy.seconds("tick_interval"))),
-        default_status=status,
-        description="Reports new snapshots of every table as progress of its asset.",
-    )
-    def report_progress(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        cursor = ProgressCursor.parse(context.cursor)
-        now = runtime.clock.now()
-        news = moved(runtime.catalog.open(), tuple(graph.tables), cursor, now=now, policy=policy)
-        reported = _reported(context.instance, [graph.key(event.table) for event in news.events])
-        events = [
-            progress_materialization(key, event, now)
-            for event in news.events
-            # A repeat adds nothing to an asset whose latest event is of this snapshot.
-            if reported.get(key := graph.key(event.table)) != event.data_version
-        ]
-        foreign = _foreign_news(context, runtime, cursor, news.events)
-        said = f"{len(events)} of {len(graph.tables)} tables moved"
-        if news.left_over:
-            said += f", {news.left_over} more wait for the next tick"
-        for table, problem in sorted(news.problems.items()):
-            said += f"; {table}: {problem}"
-        return dg.SensorResult(
-            skip_reason=said + ".",
-            cursor=advance(
-                cursor, news.events, now, {t: found.users or () for t, found in foreign.items()}
-            ).model_dump_json(),
-            asset_events=[
-                *events,
-                *(foreign_evaluation(graph.key(t), found) for t, found in foreign.items()),
-            ],
-        )
-
-    return report_progress
-
-
-def _foreign_news(
-    context: dg.SensorEvaluationContext,
-    runtime: Runtime,
-    cursor: ProgressCursor,
-    events: Sequence[ProgressEvent],
-) -> dict[str, ForeignCommits]:
-    """Of the tables that moved and that our jobs write: who else committed, if that is news."""
-    written = {table for job in runtime.jobs.values() for table in job.sink_keys}
-    news: dict[str, ForeignCommits] = {}
-    for event in events:
-        if event.table not in written:
-            continue
-        try:
-            found = foreign_commits(runtime, event.table, event.writing_users)
-        except SystemDatabaseError as error:  # progress does not wait for it
-            context.log.warning("Who wrote %s is not known: %s", event.table, error.message)
-            continue
-        known = cursor.tables.get(event.table)
-        told = known.foreign if known is not None else None
-        if found.users is not None and found.users != told:
-            news[event.table] = found
-    return news
-
-
-def _reported(
-    instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
-) -> dict[dg.AssetKey, str | None]:
-    """The data version of the latest event of each asset that has one; asked in one go."""
-    versions: dict[dg.AssetKey, str | None] = {}
-    for record in instance.get_asset_records(keys) if keys else ():
-        entry = record.asset_entry.last_materialization
-        latest = entry.asset_materialization if entry is not None else None
-        if latest is not None:
-            versions[latest.asset_key] = (latest.tags or {}).get(DATA_VERSION)
-    return versions
-
-
-def _evaluations(
-    runtime: Runtime, keys: HealthCheckKeys, changed: Sequence[tuple[Observation, JobRecord]]
-) -> list[dg.AssetCheckEvaluation]:
-    """The health checks of the jobs of which there is something new to tell."""
-    now = runtime.clock.now()
-    return [
-        evaluation
-        for observation, record in changed
-        if observation.name in keys
-        for evaluation in check_evaluations(
-            keys,
-            observation,
-            record,
-            now,
-            runtime.policy,
-            runtime.memory.incarnations(observation.name),
-            runtime.cluster.rest_url,
-        )
-    ]
-
-
-def _request(
-    job: dg.JobDefinition, op_name: str, run_key: str, actions: Sequence[Action]
-) -> dg.RunRequest:
-    attempts = ",".join(f"{a.job}#{a.attempt}" for a in actions)
-    return dg.RunRequest(
-        job_name=job.name,
-        run_key=run_key,
-        run_config={
-            "ops": {
-                op_name: {
-                    "config": {"work": [{"job": a.job, "verb": a.verb.value} for a in actions]}
-                }
-            }
-        },
-        tags={
-            "lakehouse/jobs": ", ".join(a.job for a in actions)[:200],
-            "lakehouse/attempts": attempts[:200],
-            "lakehouse/reason": "; ".join(f"{a.job}: {a.reason}" for a in actions)[:500],
-        },
-    )
-
-
-def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
     @dg.job(name=name, description=description, executor_def=dg.in_process_executor)
     def job() -> None:
         op()
@@ -383,7 +137,10 @@ def _require_known(runtime: Runtime, names: Sequence[str], *, orphans_too: bool)
             raise dg.Failure(str(error), allow_retries=False) from error
 
 
-def _do(runtime: Runtime, context: dg.OpExecutionContext, work: Sequence[tuple[str, Any]]) -> None:
+def act_on(
+    runtime: Runtime, context: dg.OpExecutionContext, work: Sequence[tuple[str, Acts]]
+) -> None:
+    """Do each (job name, verb), show what came of it, and fail the run if one failed."""
     if not work:
         raise dg.Failure(
             "No streaming job was named.",

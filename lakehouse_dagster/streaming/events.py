@@ -11,6 +11,7 @@ import dagster as dg
 from lakehouse_dagster.streaming.materialise import Materialised
 from lakehouse_dagster.streaming.observe import Observation, ObservedState, waits_for_a_person
 from lakehouse_dagster.streaming.progress import ProgressEvent
+from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import SupervisionPolicy
 from lakehouse_dagster.streaming.start import StartOutcome
 from lakehouse_dagster.system_db import DesiredState, Incarnation, JobRecord
@@ -221,3 +222,31 @@ def check_evaluations(
         )
         for key in keys[observation.name]
     ]
+
+
+def evaluations_of(
+    runtime: Runtime, keys: HealthCheckKeys, observation: Observation, record: JobRecord
+) -> list[dg.AssetCheckEvaluation]:
+    """The same with everything that is remembered of the job, as it is now."""
+    return check_evaluations(
+        keys,
+        observation,
+        record,
+        runtime.clock.now(),
+        runtime.policy,
+        runtime.memory.incarnations(observation.name),
+        runtime.cluster.rest_url,
+    )
+
+
+def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
+    """An evaluation as a run of the check gives it."""
+    metadata: dict[str, Any] = dict(evaluation.metadata)
+    return dg.AssetCheckResult(
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        severity=evaluation.severity,
+        description=evaluation.description,
+        metadata=metadata,
+    )

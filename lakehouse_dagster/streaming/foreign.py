@@ -6,7 +6,6 @@ same cluster, or is ours and the database has lost it. Its marker tells.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,8 +13,6 @@ from lakehouse_dagster.errors import ForeignJobError, NotFoundError
 from lakehouse_dagster.flink import JobManager, JobSummary
 from lakehouse_dagster.streaming.marker import Marker, read_marker
 from lakehouse_dagster.streaming.runtime import Runtime
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

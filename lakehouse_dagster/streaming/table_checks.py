@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -12,6 +11,7 @@ from lakehouse_dagster.errors import CatalogError, FlinkError
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.streaming.checks import CheckOutcome, CheckPolicy, behind, freshness
 from lakehouse_dagster.streaming.cursor import Cursor, in_turn
+from lakehouse_dagster.streaming.events import as_result
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
 from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
 from lakehouse_dagster.streaming.lag import JobLag, lag_now
@@ -174,7 +174,7 @@ def _bounds_check(
     )
     def within_bounds() -> Iterator[dg.AssetCheckResult]:
         for name, outcome in evaluate(runtime, table, policy):
-            yield _result(_evaluation(key, name, outcome))
+            yield as_result(_evaluation(key, name, outcome))
 
     return within_bounds
 
@@ -186,18 +186,6 @@ def _foreign_check(runtime: Runtime, key: dg.AssetKey, table: str) -> dg.AssetCh
         description="Nobody but the jobs of this project writes the table.",
     )
     def foreign_commits() -> dg.AssetCheckResult:
-        return _result(foreign_evaluation(key, look_for_foreign_commits(runtime, table)))
+        return as_result(foreign_evaluation(key, look_for_foreign_commits(runtime, table)))
 
     return foreign_commits
-
-
-def _result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
-    metadata: dict[str, Any] = dict(evaluation.metadata)
-    return dg.AssetCheckResult(
-        asset_key=evaluation.asset_key,
-        check_name=evaluation.check_name,
-        passed=evaluation.passed,
-        severity=evaluation.severity,
-        description=evaluation.description,
-        metadata=metadata,
-    )

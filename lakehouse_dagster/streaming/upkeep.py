@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 from pydantic import Field
 
+from lakehouse_dagster.streaming.definitions import one_op_job
 from lakehouse_dagster.streaming.graph import dagster_name
 from lakehouse_dagster.streaming.retention import Tidied, tidy
 from lakehouse_dagster.streaming.runtime import Runtime
@@ -36,15 +37,12 @@ def upkeep(
         if not config.dry_run:
             context.log.info("%d old incarnations forgotten.", prune_history(runtime))
 
-    @dg.job(
-        name=f"{prefix}_tidy_restore_points",
-        description="Delete savepoints and checkpoints that newer ones have superseded for longer "
-        "than a grace, and forget incarnations of long ago.",
-        executor_def=dg.in_process_executor,
+    job = one_op_job(
+        f"{prefix}_tidy_restore_points",
+        tidy_restore_points,
+        "Delete savepoints and checkpoints that newer ones have superseded for longer than a "
+        "grace, and forget incarnations of long ago.",
     )
-    def job() -> None:
-        tidy_restore_points()
-
     schedule = dg.ScheduleDefinition(
         name=f"{prefix}_tidy", job=job, cron_schedule=EVERY_HOUR, default_status=status
     )
