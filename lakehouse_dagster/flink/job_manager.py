@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from operator import itemgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -19,9 +18,9 @@ from lakehouse_dagster.errors import (
     NotFoundError,
 )
 from lakehouse_dagster.flink.cluster import FlinkCluster
+from lakehouse_dagster.flink.endpoint import Endpoint
 from lakehouse_dagster.flink.execution_plan import ExecutionPlan, plan_of_running
 from lakehouse_dagster.flink.redaction import MASK, is_sensitive, root_cause
-from lakehouse_dagster.flink.rest_client import RestClient
 from lakehouse_dagster.flink.types import (
     Checkpoint,
     CheckpointStatistics,
@@ -45,7 +44,7 @@ _HIGH_AVAILABILITY = ("high-availability.type", "high-availability")
 """The option, and the name that it had before Flink 1.17."""
 
 
-class JobManager:
+class JobManager(Endpoint):
     """One JobManager (``/overview``, ``/jobs`` …); a context manager that closes its connections.
 
     Every method can raise ClusterUnreachableError (nobody answered, or not Flink: nothing is known
@@ -55,23 +54,7 @@ class JobManager:
     def __init__(
         self, cluster: FlinkCluster, *, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self.cluster = cluster
-        self._rest = RestClient(cluster, cluster.rest_url, "JobManager", transport)
-
-    def __enter__(self) -> JobManager:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._rest.close()
+        super().__init__(cluster, cluster.rest_url, "JobManager", transport)
 
     def overview(self) -> ClusterOverview:
         """The cluster's version, slots and numbers of jobs (``GET /overview``)."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import NotFoundError
 from lakehouse_dagster.flink.cluster import FlinkCluster
+from lakehouse_dagster.flink.endpoint import Endpoint
 from lakehouse_dagster.flink.operation import (
     Deadline,
     OnWait,
@@ -24,14 +24,13 @@ from lakehouse_dagster.flink.operation import (
     says_it_is_gone,
 )
 from lakehouse_dagster.flink.redaction import secrets_in
-from lakehouse_dagster.flink.rest_client import RestClient
 from lakehouse_dagster.flink.types import StatementResult
 
 if TYPE_CHECKING:
     import httpx
 
 
-class SqlGateway:
+class SqlGateway(Endpoint):
     """One SQL Gateway; a context manager that closes its connections (never a session).
 
     Every method can raise ClusterUnreachableError (nobody answered, or not a gateway) and
@@ -41,23 +40,7 @@ class SqlGateway:
     def __init__(
         self, cluster: FlinkCluster, *, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self.cluster = cluster
-        self._rest = RestClient(cluster, cluster.sql_gateway_url, "SQL Gateway", transport)
-
-    def __enter__(self) -> SqlGateway:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections; sessions stay open on the gateway."""
-        self._rest.close()
+        super().__init__(cluster, cluster.sql_gateway_url, "SQL Gateway", transport)
 
     def info(self) -> tuple[str, str]:
         """The product's name and version, such as ``("Apache Flink", "2.0.2")``."""

@@ -17,6 +17,7 @@ from lakehouse_dagster.streaming.supervise import Look, SupervisorCursor, look
 from lakehouse_dagster.system_db import DesiredState, IncarnationState, flink_job_id
 from tests.support.actor import supervise_once
 from tests.support.faults import INSERT, STATEMENT, Does, Fault, FaultyProxy, kill
+from tests.support.fixtures import laboratory_on
 from tests.support.history import job_manager_history
 from tests.support.laboratory import Laboratory, until
 from tests.support.processes import Actor
@@ -55,12 +56,8 @@ def chaos_stack(
 
 @pytest.fixture
 def lab(chaos_stack: LocalStack, tmp_path: Path) -> Iterator[Laboratory]:
-    status = chaos_stack.up()
-    laboratory = Laboratory(tmp_path, status.rest_url, status.sql_gateway_url)
-    try:
+    with laboratory_on(chaos_stack.up(), tmp_path) as laboratory:
         yield laboratory
-    finally:
-        laboratory.clean_up()
 
 
 class Writer:

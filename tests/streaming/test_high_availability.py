@@ -17,6 +17,7 @@ from lakehouse_dagster.streaming.start import StartedHow, StartOutcome
 from lakehouse_dagster.streaming.supervise import SupervisorCursor, look
 from lakehouse_dagster.system_db import IncarnationState
 from tests.support.faults import kill
+from tests.support.fixtures import laboratory_on
 from tests.support.high_availability import ZooKeeper
 from tests.support.history import job_manager_history
 from tests.support.laboratory import Laboratory, until
@@ -55,12 +56,8 @@ def available_stack(
 
 @pytest.fixture
 def lab(available_stack: LocalStack, tmp_path: Path) -> Iterator[Laboratory]:
-    status = available_stack.up()
-    laboratory = Laboratory(tmp_path, status.rest_url, status.sql_gateway_url)
-    try:
+    with laboratory_on(available_stack.up(), tmp_path) as laboratory:
         yield laboratory
-    finally:
-        laboratory.clean_up()
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def produce(lab: Laboratory, jar: Path, servers: str, first: int, count: int) ->
 def test_the_offsets_of_a_restore_point_add_up_to_the_rows_that_were_read(
     broker: kafka.KafkaBroker, lab: Laboratory, jar: Path
 ) -> None:
-    servers = broker.bootstrap_servers
+    servers = broker.address
     produce(lab, jar, servers, 1, 300)
     script = lab.folder / "orders.sql"
     script.write_text(READ.format(name=lab.job, jar=jar, topic=TOPIC.format(servers=servers)))

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import base64
 import shutil
-import socket
 import subprocess
-import time
 import uuid
 from pathlib import Path
-from types import TracebackType
 
 from lakehouse_dagster.local.engines import MavenJar
 from lakehouse_dagster.local.fetch import prefetch
@@ -21,6 +18,7 @@ from lakehouse_dagster.local.filesystem import lakehouse_home, locked
 from lakehouse_dagster.local.jars import fetch_jar, is_whole, jar_path
 from lakehouse_dagster.local.ports import HOST, free_ports
 from lakehouse_dagster.local.progress import SilentProgress
+from tests.support.java_service import JavaService
 
 _SECONDS = 60.0
 _CONNECTORS = {
@@ -65,48 +63,33 @@ def _fetched(jars: list[MavenJar]) -> list[Path]:
     return [jar_path(jar, folder) for jar in jars]
 
 
-class KafkaBroker:
-    """A broker that makes topics of two partitions by itself; a context manager that ends it."""
+class KafkaBroker(JavaService):
+    """A broker that makes topics of two partitions by itself."""
+
+    name = "kafka"
+    patience_seconds = _SECONDS
 
     def __init__(self, folder: Path, engine: str) -> None:
-        self._folder = folder
+        super().__init__(folder)
         self._java = str(prefetch(engine).java.executable)
         self._class_path = ":".join(str(jar) for jar in broker_jars())
+        self._properties = folder / "server.properties"
         self.port, self._controller_port = free_ports(2)
 
-    @property
-    def bootstrap_servers(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    def __enter__(self) -> KafkaBroker:
-        self._folder.mkdir(parents=True)
-        settings = self._folder / "server.properties"
-        settings.write_text(self._settings())
+    def prepare(self) -> None:
+        self._properties.write_text(self._settings())
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings))
-        with (self._folder / "kafka.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(settings)), stdout=log, stderr=subprocess.STDOUT
-            )
-        try:
-            self._wait_until_it_listens()
-        except BaseException:
-            self.close()
-            raise
-        return self
+        format_log = ("format", "-t", cluster_id, "-c", str(self._properties))
+        done = subprocess.run(
+            self._java_command("kafka.tools.StorageTool", *format_log),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the broker; what it kept goes with its folder."""
-        self._process.kill()
-        self._process.wait(30)
+    def command(self) -> list[str]:
+        return self._java_command("kafka.Kafka", str(self._properties))
 
     def _settings(self) -> str:
         return f"""\
@@ -129,24 +112,6 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
 
-    def _command(self, main: str, *arguments: str) -> list[str]:
+    def _java_command(self, main: str, *arguments: str) -> list[str]:
         options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         return [self._java, *options, "-cp", self._class_path, main, *arguments]
-
-    def _run(self, main: str, *arguments: str) -> None:
-        done = subprocess.run(
-            self._command(main, *arguments), capture_output=True, timeout=_SECONDS, check=False
-        )
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-
-    def _wait_until_it_listens(self) -> None:
-        deadline = time.monotonic() + _SECONDS
-        while True:
-            try:
-                socket.create_connection((HOST, self.port), timeout=1).close()
-                return
-            except OSError:
-                said = (self._folder / "kafka.log").read_text(errors="replace")[-3000:]
-                assert self._process.poll() is None, said
-                assert time.monotonic() < deadline, said
-                time.sleep(0.1)
