@@ -88,9 +88,7 @@ def settle(
     for number, job in on_cluster.items():
         if latest is not None and number < latest.number and not job.status.is_terminal:
             log.warning("Incarnation %d of %s is superseded: cancelling it.", number, held.name)
-            held.still_ours()
-            job_manager.cancel(job.job_id)
-            wait_until_over(held, job_manager, job.job_id)
+            cancel_and_wait(held, job_manager, job.job_id)
     settled = _settle_latest(held, latest, on_cluster, job_manager, gateway, log)
     return replace(settled, foreign=strange.foreign)
 
@@ -123,6 +121,13 @@ def now_on_cluster(job_manager: JobManager, job_id: str) -> JobSummary | None:
     is not. That a job is gone for good only the 404 of ``/jobs/:id`` says.
     """
     return next((job for job in job_manager.jobs() if job.job_id == job_id), None)
+
+
+def cancel_and_wait(held: HeldJob, job_manager: JobManager, job_id: str) -> FlinkJobStatus | None:
+    """Cancel a job that is ours to cancel, and wait until it is over; its status then."""
+    held.still_ours()
+    job_manager.cancel(job_id)
+    return wait_until_over(held, job_manager, job_id)
 
 
 def wait_until_over(held: HeldJob, job_manager: JobManager, job_id: str) -> FlinkJobStatus | None:

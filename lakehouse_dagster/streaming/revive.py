@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from lakehouse_dagster.streaming.previous import settle, wait_until_over
+from lakehouse_dagster.streaming.previous import cancel_and_wait, settle
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
 
@@ -22,8 +22,6 @@ def revive(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
         if settled.alive and settled.incarnation is not None:
             incarnation = settled.incarnation
             log.info("Cancelling incarnation %d of %s.", incarnation.number, held.name)
-            held.still_ours()
-            job_manager.cancel(incarnation.flink_job_id)
-            wait_until_over(held, job_manager, incarnation.flink_job_id)
+            cancel_and_wait(held, job_manager, incarnation.flink_job_id)
             held.over(incarnation, "cancelled to be started again")
     return start_or_adopt(held, recover=True, log=log)

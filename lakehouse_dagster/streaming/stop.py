@@ -18,6 +18,7 @@ from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.previous import (
     Settled,
+    cancel_and_wait,
     now_on_cluster,
     settle,
     wait_until_over,
@@ -81,9 +82,7 @@ def cancel(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
         settled = settle(held, job_manager, gateway, log)
         if not settled.alive or settled.incarnation is None:
             return _did_not_run(held, settled, log)
-        held.still_ours()
-        job_manager.cancel(settled.incarnation.flink_job_id)
-        status = wait_until_over(held, job_manager, settled.incarnation.flink_job_id)
+        status = cancel_and_wait(held, job_manager, settled.incarnation.flink_job_id)
         held.over(settled.incarnation, status.value if status else "CANCELED")
         log.info("Cancelled %s.", held.name)
         return StopOutcome(held.name, StoppedHow.CANCELLED, settled.incarnation.number, None)

@@ -39,7 +39,7 @@ from lakehouse_dagster.streaming.examination import (
     examine,
     operators_with_state,
 )
-from lakehouse_dagster.streaming.previous import settle, wait_until_over
+from lakehouse_dagster.streaming.previous import cancel_and_wait, settle
 from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
 from lakehouse_dagster.streaming.running import wait_for_first_checkpoint
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
@@ -224,9 +224,7 @@ class _Replacement:
             stop_running(held, self.job_manager, self.gateway, self.log)
             return
         self.log.info("%s is restarting: it is cancelled instead of stopped.", held.name)
-        held.still_ours()
-        self.job_manager.cancel(old.flink_job_id)
-        wait_until_over(held, self.job_manager, old.flink_job_id)
+        cancel_and_wait(held, self.job_manager, old.flink_job_id)
         held.over(old, "cancelled to be upgraded")
 
     def _say(self, findings: Findings, how: HowToRestore) -> None:
@@ -338,9 +336,7 @@ class _Replacement:
         new = memory.latest(held.name)
         if new is None or new.number == self.old.number:
             return self.old.number  # it was never recorded
-        held.still_ours()
-        self.job_manager.cancel(new.flink_job_id)
-        wait_until_over(held, self.job_manager, new.flink_job_id)
+        cancel_and_wait(held, self.job_manager, new.flink_job_id)
         if not new.state.is_over:
             new = held.over(new, f"upgrade failed: {error.message}")
         try:
