@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.sql.model import (
+    Certainty,
     Column,
     ColumnKind,
+    ColumnLineage,
+    ColumnOrigin,
     Flow,
     JobDefinition,
     Location,
@@ -32,8 +35,11 @@ if TYPE_CHECKING:
     from lakehouse_dagster.sql.reader import read_project, read_script
 
 __all__ = [
+    "Certainty",
     "Column",
     "ColumnKind",
+    "ColumnLineage",
+    "ColumnOrigin",
     "Flow",
     "JobDefinition",
     "Location",

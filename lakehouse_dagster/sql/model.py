@@ -47,10 +47,14 @@ class StatementKind(str, Enum):
 
 
 class Severity(str, Enum):
-    """An error stops the script from being used; a warning names what is not known."""
+    """An error stops the script from being used; a warning names what is not known or left out.
+
+    Advice is what could be better though all of it works; `lakehouse plan` shows it.
+    """
 
     ERROR = "error"
     WARNING = "warning"
+    ADVICE = "advice"
 
 
 class ColumnKind(str, Enum):
@@ -110,6 +114,43 @@ class Column:
     kind: ColumnKind = ColumnKind.PHYSICAL
 
 
+class Certainty(str, Enum):
+    """How far the origins of a column can be trusted."""
+
+    EXACT = "exact"
+    AT_MOST = "at most"
+    """The column comes from some of the origins, perhaps not all (MATCH_RECOGNIZE, a function that
+    takes a whole table)."""
+    UNKNOWN = "unknown"
+    """There may be further origins; those named are true."""
+
+
+@dataclass(frozen=True)
+class ColumnOrigin:
+    """A column of the lake's table, or of a source outside the lake: one of both is given."""
+
+    table: TableName | None
+    source: tuple[str, ...] | None
+    column: str
+
+    @property
+    def relation(self) -> str:
+        """``catalog.database.table``, or a source's key parts joined by ``/``."""
+        return str(self.table) if self.table is not None else "/".join(self.source or ())
+
+    def __str__(self) -> str:
+        return f"{self.relation}.{self.column}"
+
+
+@dataclass(frozen=True)
+class ColumnLineage:
+    """What the values of one column are made from; a constant has no origins."""
+
+    column: str
+    origins: tuple[ColumnOrigin, ...]
+    certainty: Certainty = Certainty.EXACT
+
+
 @dataclass(frozen=True)
 class TableDefinition:
     """A table of the lake's catalog as a script creates it.
@@ -154,7 +195,12 @@ class SourceDefinition:
 
 @dataclass(frozen=True)
 class ViewDefinition:
-    """A view, expanded to the tables and sources that it reads."""
+    """A view, expanded to the tables and sources that it reads.
+
+    Args:
+        columns: What its columns are made from, in order; None where its columns cannot be told.
+        row_filters: What decides which rows it has.
+    """
 
     name: TableName
     temporary: bool
@@ -162,6 +208,8 @@ class ViewDefinition:
     sources: tuple[tuple[str, ...], ...]
     dependencies_known: bool
     location: Location
+    columns: tuple[ColumnLineage, ...] | None = None
+    row_filters: tuple[ColumnOrigin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,6 +221,10 @@ class Flow:
         external_sink: Key parts of what it writes outside the lake, if it does.
         reads: Tables of the lake that it reads, views expanded, its own sink left out.
         sources: Asset keys of the sources that it reads.
+        columns: What each column of the sink that it writes is made from, in the sink's order;
+            None where that cannot be told.
+        row_filters: What decides, besides the values, which rows come about: WHERE, join
+            conditions, HAVING, the keys of a top-N.
     """
 
     sink: TableName | None
@@ -182,6 +234,8 @@ class Flow:
     reads_itself: bool
     dependencies_known: bool
     location: Location
+    columns: tuple[ColumnLineage, ...] | None = None
+    row_filters: tuple[ColumnOrigin, ...] = ()
 
 
 @dataclass(frozen=True)
