@@ -36,6 +36,13 @@ class FlinkGenerator(generator.Generator):
         nodes.NamedArgument: lambda self, e: f"{e.name} => {self.sql(e, 'expression')}",
         nodes.Descriptor: lambda self, e: f"DESCRIPTOR({self.expressions(e, flat=True)})",
         nodes.PatternTable: lambda self, e: self.pattern_table(e),
+        nodes.PatternVariable: lambda self, e: (
+            f"{self.sql(e, 'this')} AS {self.sql(e, 'expression')}"
+        ),
+        nodes.PatternSubset: lambda self, e: (
+            f"{self.sql(e, 'this')} = ({self.expressions(e, flat=True)})"
+        ),
+        nodes.MatchedFunction: lambda self, e: f"{e.text('kind')} {self.sql(e, 'this')}",
         nodes.TypedLiteral: lambda self, e: f"{e.args['kind']} {self.sql(e, 'this')}",
         nodes.MapConstructor: lambda self, e: f"MAP[{self.expressions(e, flat=True)}]",
         nodes.FunctionWithClauses: lambda self, e: self.function_with_clauses(e),
@@ -233,8 +240,22 @@ class FlinkGenerator(generator.Generator):
 
     def pattern_table(self, e: exp.Expr) -> str:
         """Write ``t MATCH_RECOGNIZE (…)``."""
-        match = f"{self.sql(e, 'this')} MATCH_RECOGNIZE ({e.args['clause']})"
-        return f"{match}{self._alias(e)}{self._joins(e)}"
+        partition = self.expressions(e, key="partition_by", flat=True)
+        measures = self.expressions(e, key="measures", flat=True)
+        subsets = self.expressions(e, key="subsets", flat=True)
+        clauses = [
+            f"PARTITION BY {partition}" if partition else "",
+            self.sql(e, "order").strip(),
+            f"MEASURES {measures}" if measures else "",
+            e.text("rows"),
+            f"AFTER MATCH {e.text('after')}" if e.args.get("after") else "",
+            f"PATTERN ({e.text('pattern')})",
+            f"WITHIN {self.sql(e, 'within')}" if e.args.get("within") else "",
+            f"SUBSET {subsets}" if subsets else "",
+            f"DEFINE {self.expressions(e, key='define', flat=True)}",
+        ]
+        body = " ".join(filter(None, clauses))
+        return f"{self.sql(e, 'this')} MATCH_RECOGNIZE ({body}){self._alias(e)}{self._joins(e)}"
 
     def function_with_clauses(self, e: exp.Expr) -> str:
         """Write a function and the clauses kept as text."""

@@ -97,14 +97,59 @@ class Descriptor(exp.Expression):
 
 
 class PatternTable(exp.Expression, exp.UDTF):
-    """``t MATCH_RECOGNIZE (…) AS m``; the clause is kept as text."""
+    """``t MATCH_RECOGNIZE (…) AS m``: the matches of a pattern, as a table.
+
+    Its columns: with ONE ROW PER MATCH (also when ``rows`` is None) those of ``partition_by``,
+    then the measures; with ALL ROWS PER MATCH those of the input, then the measures. Inside of it
+    ``A.price`` is the column ``price`` of the input, as long as ``A`` is a pattern variable.
+
+    Args:
+        this: The input: an ``exp.Table`` (with hints, version; never an alias) or ``exp.Subquery``.
+        partition_by: Expressions, mostly ``exp.Column``; None without the clause.
+        order: ``exp.Order`` or None.
+        measures: ``exp.Alias`` nodes: value and output name; None without the clause.
+        rows: ``"ONE ROW PER MATCH"``, ``"ALL ROWS PER MATCH[ …]"`` as text, or None.
+        after: What follows AFTER MATCH, as text (``"SKIP PAST LAST ROW"``), or None.
+        pattern: What stands in the brackets of PATTERN, as text.
+        within: The ``exp.Interval`` of WITHIN, or None.
+        subsets: ``PatternSubset`` nodes, or None.
+        define: ``PatternVariable`` nodes, at least one.
+        alias: ``exp.TableAlias`` or None.
+        joins: As in ``exp.Table``.
+    """
 
     arg_types = {
         "this": True,
-        "clause": True,
+        "partition_by": False,
+        "order": False,
+        "measures": False,
+        "rows": False,
+        "after": False,
+        "pattern": True,
+        "within": False,
+        "subsets": False,
+        "define": True,
         "alias": False,
         "joins": False,
     }
+
+
+class PatternVariable(exp.Expression):
+    """``B AS B.price > 1`` in DEFINE: the variable's identifier and its condition."""
+
+    arg_types = {"this": True, "expression": True}
+
+
+class PatternSubset(exp.Expression):
+    """``S = (A, B)`` in SUBSET: an identifier for the rows of several variables."""
+
+    arg_types = {"this": True, "expressions": True}
+
+
+class MatchedFunction(exp.Expression):
+    """``FINAL LAST(A.price)``: a function of a measure after RUNNING or FINAL (``kind``)."""
+
+    arg_types = {"this": True, "kind": True}
 
 
 class TypedLiteral(exp.Expression):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sqlglot import TokenType, exp, parser
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
-from lakehouse_dagster.sql.dialect_ddl import DdlParser
+from lakehouse_dagster.sql.dialect_pattern import PatternParser
 
 # Functions that sqlglot may understand without changing them when it writes them again. All
 # others stay as they are written: many names mean something else in another dialect.
@@ -36,6 +36,18 @@ _KNOWN_FUNCTIONS = frozenset(
 )
 _KNOWN_FUNCTION_SYNTAX = frozenset(
     {"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "CEIL", "FLOOR"}
+)
+_QUERY_CLAUSES = frozenset(
+    {
+        TokenType.WHERE,
+        TokenType.GROUP_BY,
+        TokenType.HAVING,
+        TokenType.WINDOW,
+        TokenType.ORDER_BY,
+        TokenType.LIMIT,
+        TokenType.FETCH,
+        TokenType.OFFSET,
+    }
 )
 _STARTS_NO_NAME = frozenset(
     {
@@ -74,7 +86,7 @@ def _unit_first(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return build
 
 
-class FlinkParser(DdlParser):
+class FlinkParser(PatternParser):
     """Flink SQL to sqlglot's tree; what it does not know is a ParseError, never a guess."""
 
     STRICT_CAST = True
@@ -111,6 +123,13 @@ class FlinkParser(DdlParser):
     PLACEHOLDER_PARSERS = {}  # `?` and `:x` are nothing to Flink
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"],
+        "FINAL": lambda self: self.parse_matched_function(),
+        "RUNNING": lambda self: self.parse_matched_function(),
+    }
+    QUERY_MODIFIER_PARSERS = {
+        token_type: parse
+        for token_type, parse in parser.Parser.QUERY_MODIFIER_PARSERS.items()
+        if token_type in _QUERY_CLAUSES
     }
     STATEMENT_PARSERS: ClassVar[dict[TokenType, Any]] = {
         TokenType.CREATE: lambda self: self._parse_create(),
@@ -138,6 +157,8 @@ class FlinkParser(DdlParser):
         relation = self._parse_table_function() or self._parse_named_table()
         if relation is None:
             relation = super()._parse_table(alias_tokens=alias_tokens)
+            if isinstance(relation, exp.Subquery) and self._match(TokenType.MATCH_RECOGNIZE):
+                relation = self.parse_pattern_table(relation)
         if joins and relation is not None:
             for join in self._parse_joins(alias_tokens=alias_tokens):
                 relation.append("joins", join)
@@ -152,27 +173,12 @@ class FlinkParser(DdlParser):
             version = exp.Version(this="SYSTEM_TIME", kind="AS OF", expression=moment)
             table.set("version", version)
         if self._match(TokenType.MATCH_RECOGNIZE):
-            clause = self._parse_text_in_brackets()
-            pattern = nodes.PatternTable(this=table, clause=clause)
-            pattern.set("alias", self._parse_table_alias())
-            return self.expression(pattern)
+            return self.parse_pattern_table(table)
         sample = self._parse_table_sample()
         if sample is not None:
             table.set("sample", sample)
         table.set("alias", self._parse_table_alias())
         return table
-
-    def _parse_text_in_brackets(self) -> str:
-        self._match_l_paren()
-        first, last, depth = self._curr, None, 0
-        while self._curr and not (depth == 0 and self._curr.token_type == TokenType.R_PAREN):
-            kind = self._curr.token_type
-            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-            last = self._curr
-            self._advance()
-        text = self._find_sql(first, last) if last else ""
-        self._match_r_paren()
-        return text
 
     # functions in FROM
 
