@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from lakehouse_dagster.lakehouse import Lakehouse, LoadedLakehouse
     from lakehouse_dagster.paimon import PaimonCatalog
     from lakehouse_dagster.streaming.checks import CheckPolicy
-    from lakehouse_dagster.streaming.spec import ProgressPolicy, StartPolicy, SupervisionPolicy
+    from lakehouse_dagster.streaming.spec import (
+        OtherCatalog,
+        ProgressPolicy,
+        StartPolicy,
+        SupervisionPolicy,
+    )
     from lakehouse_dagster.system_db import SystemDatabase
 
 _HOMES = {
@@ -24,6 +29,7 @@ _HOMES = {
     "LakehouseComponent": "components.lakehouse",
     "LakehouseError": "errors",
     "LoadedLakehouse": "lakehouse",
+    "OtherCatalog": "streaming.spec",
     "PaimonCatalog": "paimon",
     "ProgressPolicy": "streaming.spec",
     "StartPolicy": "streaming.spec",
@@ -40,6 +46,7 @@ __all__ = [
     "LakehouseComponent",
     "LakehouseError",
     "LoadedLakehouse",
+    "OtherCatalog",
     "PaimonCatalog",
     "ProgressPolicy",
     "StartPolicy",

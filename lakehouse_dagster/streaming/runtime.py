@@ -62,6 +62,8 @@ class Runtime:
     system_database: SystemDatabase
     jobs: Mapping[str, StreamingJob]
     policy: SupervisionPolicy = field(default_factory=SupervisionPolicy)
+    other_catalogs: tuple[PaimonCatalog, ...] = ()
+    """Catalogs that scripts may name besides the lake's own; their tables are only read."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Clock = field(default_factory=Clock)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehouse_dagster.errors import (
+    CatalogError,
     FlinkError,
     NotFoundError,
     SqlExecutionError,
@@ -25,6 +26,7 @@ from lakehouse_dagster.flink import (
     use_catalog,
 )
 from lakehouse_dagster.flink.redaction import secrets_in
+from lakehouse_dagster.paimon import CatalogReader, PaimonCatalog
 from lakehouse_dagster.sql import as_one_statement, variables
 from lakehouse_dagster.sql.model import Statement, StatementKind
 from lakehouse_dagster.streaming import settings as job_settings
@@ -127,9 +129,17 @@ def _open(held: HeldJob, gateway: SqlGateway, log: logging.Logger) -> Session:
     """
     catalog = held.runtime.catalog.open()
     for script in held.job.declared_elsewhere:
-        if not all(catalog.table(table).exists() for table in script.tables):
+        if not _all_exist(catalog, script.tables):
             close(_run_script(held, gateway, script.statements, log), log)
     return _run_script(held, gateway, held.job.definition.setup, log)
+
+
+def _all_exist(catalog: CatalogReader, tables: Sequence[str]) -> bool:
+    """Whether the tables are known to exist; to declare one again does no harm."""
+    try:
+        return all(catalog.table(table).exists() for table in tables)
+    except CatalogError:
+        return False  # Flink may reach what cannot be read from here
 
 
 def close(session: Session, log: logging.Logger) -> None:
@@ -145,14 +155,14 @@ def _run_script(
 ) -> Session:
     catalog = held.runtime.catalog
     filled = [(s, fill_in(s, held.runtime.environ)) for s in statements]
+    insert = fill_in(held.job.definition.statement, held.runtime.environ)
+    others = named_catalogs(held.runtime.other_catalogs, [insert, *(text for _, text in filled)])
     held.still_ours()
     session = gateway.open_session(f"{held.runtime.lakehouse}-{held.name}")
     try:
-        for text in (
-            create_catalog(catalog.name, catalog.flink_options()),
-            use_catalog(catalog.name),
-        ):
-            session.execute(text, on_wait=held.runtime.clock.on_wait)
+        for known in (catalog, *others):
+            _create_catalog(held, session, known)
+        session.execute(use_catalog(catalog.name), on_wait=held.runtime.clock.on_wait)
         for statement, text in filled:
             held.still_ours()
             _execute(held, session, statement, text, log)
@@ -160,6 +170,37 @@ def _run_script(
         close(session, log)
         raise
     return session
+
+
+def named_catalogs(
+    catalogs: Sequence[PaimonCatalog], texts: Sequence[str]
+) -> tuple[PaimonCatalog, ...]:
+    """The catalogs whose names stand in one of the texts.
+
+    To create a catalog is to connect to it: one that is down shall not keep jobs from starting
+    that do not use it.
+    """
+    return tuple(
+        catalog
+        for catalog in catalogs
+        if any(catalog.name.replace("`", "``") in text for text in texts)
+    )
+
+
+def _create_catalog(held: HeldJob, session: Session, catalog: PaimonCatalog) -> None:
+    try:
+        session.execute(
+            create_catalog(catalog.name, catalog.flink_options()),
+            timeout_seconds=held.runtime.policy.seconds("submission_timeout"),
+            on_wait=held.runtime.clock.on_wait,
+        )
+    except SqlExecutionError as error:
+        raise StreamingJobError(
+            f"Flink cannot open the catalog {catalog.name}, which {held.name} needs: "
+            f"{error.root_cause}",
+            remedy="Look at the catalog's address and options, and whether the gateway has the "
+            "jars that it needs; nothing was started.",
+        ) from error
 
 
 def _execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum
@@ -9,6 +10,7 @@ from functools import cached_property
 
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.sql.model import JobDefinition, Statement
 
 
@@ -19,6 +21,37 @@ class StartPolicy(str, Enum):
     """Left UNMANAGED until someone starts, adopts or materialises it."""
     ON_LOAD = "on_load"
     """Started by the supervisor as soon as it sees the job."""
+
+
+@dataclass(frozen=True)
+class OtherCatalog:
+    """A further Paimon catalog that scripts may name: its tables are read, never written.
+
+    Another lakehouse owns the tables, as a rule one of the same Dagster project. Here they are
+    upstream assets ``[*key_prefix, database, table]``, so ``key_prefix`` is that lakehouse's.
+    """
+
+    catalog: PaimonCatalog
+    key_prefix: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.key_prefix, str) or not all(self.key_prefix):
+            raise ConfigurationError(
+                f"The key_prefix of the other catalog {self.catalog.name} is {self.key_prefix!r}.",
+                remedy='Give the parts of the prefix as a tuple, such as ("prod", "ods_lake").',
+            )
+        object.__setattr__(self, "key_prefix", tuple(self.key_prefix))
+
+
+def check_catalog_names(catalog: PaimonCatalog, others: Sequence[OtherCatalog]) -> None:
+    """Raise ``ConfigurationError`` when two catalogs of a lakehouse have one name in Flink SQL."""
+    names = [catalog.name, *(other.catalog.name for other in others)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(
+            f"Two catalogs of the lakehouse are named {', '.join(twice)}.",
+            remedy="Give each the name that the scripts call it by.",
+        )
 
 
 @dataclass(frozen=True)
