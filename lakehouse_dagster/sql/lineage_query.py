@@ -1,0 +1,416 @@
+"""The walk over a query's tree, from its FROM clauses up to its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from lakehouse_dagster.sql import dialect_nodes as nodes
+from lakehouse_dagster.sql.lineage_scope import NOTHING, UNKNOWN, Relation, Scope
+from lakehouse_dagster.sql.lineage_tables import function_relation, pattern_relation
+
+_WITHOUT_ORIGINS = (
+    exp.Identifier,
+    exp.Literal,
+    exp.Var,
+    exp.DataType,
+    exp.Star,
+    exp.Boolean,
+    exp.Null,
+    nodes.Descriptor,
+    nodes.TypedLiteral,
+)
+_OF_NO_COLUMN = frozenset({"GROUPING", "GROUPING_ID", "GROUP_ID"})
+_CLOCK = frozenset(
+    {
+        "CURRENT_DATE",
+        "CURRENT_TIME",
+        "CURRENT_TIMESTAMP",
+        "CURRENT_DATABASE",
+        "CURRENT_CATALOG",
+        "CURRENT_USER",
+        "LOCALTIME",
+        "LOCALTIMESTAMP",
+    }
+)
+"""Functions that are written without brackets, like a column."""
+
+
+class Walk:
+    """Works out what queries are made from.
+
+    Recursion follows queries within queries only, with fewer steps a level than the parser takes:
+    what could be parsed can be walked. Everything else, such as a thousand UNIONs or conditions,
+    is walked in loops.
+    """
+
+    def __init__(self, table: Callable[[tuple[str, ...]], Relation]) -> None:
+        self._table = table
+        self._special: dict[type, Callable[[exp.Expr, Scope], int]] = {
+            exp.Column: self._column,
+            exp.Window: self._window,
+            exp.Exists: self._exists,
+            exp.Subquery: self._subquery,
+            exp.Select: self._subquery,
+            exp.Union: self._subquery,
+            exp.Intersect: self._subquery,
+            exp.Except: self._subquery,
+            exp.Anonymous: self._function,
+            **dict.fromkeys(_WITHOUT_ORIGINS, lambda *_: NOTHING),
+        }
+
+    # expressions
+
+    def value(self, expression: exp.Expr, scope: Scope) -> int:
+        """Tell what an expression is made from; filters of its subqueries become the scope's."""
+        if type(expression) is exp.Column:
+            return self._column(expression, scope)
+        made_from = NOTHING
+        waiting = [expression]
+        while waiting:
+            node = waiting.pop()
+            special = self._special.get(type(node))
+            if special is not None:
+                made_from |= special(node, scope)
+                continue
+            for member in node.args.values():
+                if isinstance(member, exp.Expr):
+                    waiting.append(member)
+                elif type(member) is list:
+                    waiting.extend(m for m in member if isinstance(m, exp.Expr))
+        return made_from
+
+    def values(self, expressions: Sequence[exp.Expr], scope: Scope) -> int:
+        """Tell what several expressions together are made from."""
+        made_from = NOTHING
+        for expression in expressions:
+            made_from |= self.value(expression, scope)
+        return made_from
+
+    def _column(self, node: exp.Expr, scope: Scope) -> int:
+        args = node.args
+        name = args["this"]
+        if isinstance(name, exp.Star):
+            return NOTHING
+        if args.get("table") is None:
+            found = scope.unqualified(name.args["this"])
+        else:
+            found = scope.column(column_parts(node))
+        if found is not None:
+            return found
+        return NOTHING if _is_clock(node) else UNKNOWN
+
+    def _function(self, node: exp.Expr, scope: Scope) -> int:
+        if str(node.this).upper() in _OF_NO_COLUMN:
+            return NOTHING
+        return self.values(node.expressions, scope)
+
+    def _window(self, node: exp.Expr, scope: Scope) -> int:
+        return self.value(node.this, scope) or self._window_keys(node, scope)
+
+    def _window_keys(self, node: exp.Expr, scope: Scope) -> int:
+        keys = NOTHING
+        seen: set[str] = set()
+        window: object = node
+        while isinstance(window, exp.Window):
+            keys |= self.values(window.args.get("partition_by") or (), scope)
+            order = window.args.get("order")
+            if order is not None:
+                keys |= self.value(order, scope)
+            name = window.args["alias"].name if window.args.get("alias") else ""
+            window = None if name in seen else scope.windows.get(name)
+            seen.add(name)
+        return keys
+
+    def _subquery(self, node: exp.Expr, scope: Scope) -> int:
+        relation = self.query(node, scope)
+        scope.filter_by(relation.filters)
+        return relation.everything
+
+    def _exists(self, node: exp.Expr, scope: Scope) -> int:
+        relation = self.query(node.this, scope)
+        scope.filter_by(relation.filters)
+        return relation.filters
+
+    # queries
+
+    def query(self, node: exp.Expr, around: Scope | None = None) -> Relation:
+        """Tell what a query gives.
+
+        Args:
+            around: Where it stands: its outer columns, if it can see them, and WITH clauses.
+        """
+        scope = around or Scope(None)
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, scope)
+        clause = node.args.get("with_")
+        if clause is not None:
+            scope = self._with(clause, scope)
+        if isinstance(node, exp.Select):
+            return self._select(node, Scope(scope))
+        if isinstance(node, exp.Values):
+            return self._values(node, scope)
+        if isinstance(node, exp.Subquery):
+            relation = self.query(node.this, scope)
+            return self._limited(node, relation)
+        if isinstance(node, exp.Table):
+            return self.named(node, scope)
+        return unknown_relation()
+
+    def _with(self, clause: exp.Expr, scope: Scope) -> Scope:
+        inner = Scope(scope, dict(scope.ctes))
+        for cte in clause.expressions:
+            alias = cte.args["alias"]
+            names = [column.name for column in alias.args.get("columns") or ()]
+            inner.ctes[alias.name] = self.query(cte.this, inner).renamed(names)
+        return inner
+
+    def _values(self, node: exp.Values, scope: Scope) -> Relation:
+        inner = Scope(scope)
+        columns: list[int] = []
+        for row in node.expressions:
+            members = row.expressions if isinstance(row, exp.Tuple) else [row]
+            columns.extend([NOTHING] * (len(members) - len(columns)))
+            for position, member in enumerate(members):
+                columns[position] |= self.value(member, inner)
+        return Relation([f"EXPR${i}" for i in range(len(columns))], columns, inner.filters)
+
+    def _set_operation(self, node: exp.Expr, scope: Scope) -> Relation:
+        operations = []
+        first = node
+        while isinstance(first, exp.SetOperation):
+            operations.append(first)
+            clause = first.args.get("with_")
+            if clause is not None:
+                scope = self._with(clause, scope)
+            first = first.this
+        relation = self.query(first, scope)
+        for operation in reversed(operations):
+            right = self.query(operation.expression, scope)
+            relation = self._limited(operation, _combined(operation, relation, right))
+        return relation
+
+    def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
+        """A query in brackets, or a set operation, with an ORDER BY and LIMIT of its own."""
+        if not (node.args.get("order") and _is_limited(node)):
+            return relation
+        scope = Scope(None)
+        scope.add((), relation)
+        filters = self._order_keys(node.args["order"], scope, relation)
+        return Relation(
+            relation.names, relation.made_from, relation.filters | filters, relation.beyond
+        )
+
+    def _select(self, node: exp.Select, scope: Scope) -> Relation:
+        args = node.args
+        start = args.get("from_")
+        if start is not None:
+            self.join_in(start.this, scope)
+            for join in args.get("joins") or ():
+                self._join(join, scope)
+        scope.windows = {window.name: window for window in args.get("windows") or ()}
+        where = args.get("where")
+        if where is not None:
+            scope.filter_by(self.value(where.this, scope))
+        names, made_from, beyond = self._projections(node, scope)
+        result = Relation(names, made_from, NOTHING, beyond)
+        for clause in ("having", "qualify"):
+            if args.get(clause) is not None:
+                scope.filter_by(self.value(args[clause].this, scope))
+        if args.get("order") is not None and _is_limited(node):
+            scope.filter_by(self._order_keys(args["order"], scope, result))
+        result.filters = scope.filters
+        return result
+
+    def _projections(
+        self, node: exp.Select, scope: Scope
+    ) -> tuple[list[str], list[int], Callable[[str], int] | None]:
+        names: list[str] = []
+        made_from: list[int] = []
+        beyond: list[Callable[[str], int]] = []
+        for projection in node.expressions:
+            star = self._star(projection, scope)
+            if star is not None:
+                names.extend(star.names)
+                made_from.extend(star.made_from)
+                if star.beyond is not None:
+                    beyond.append(star.beyond)
+                continue
+            names.append(output_name(projection, len(names)))
+            made_from.append(self.value(projection, scope))
+        if not beyond:
+            return names, made_from, None
+        return names, made_from, beyond[0] if len(beyond) == 1 else lambda _: UNKNOWN
+
+    def _star(self, projection: exp.Expr, scope: Scope) -> Relation | None:
+        if isinstance(projection, exp.Star):
+            return scope.star()
+        if not (isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)):
+            return None
+        called = scope.called(column_parts(projection)[:-1])
+        return called[0] if len(called) == 1 else unknown_relation()
+
+    def _order_keys(self, order: exp.Expr, scope: Scope, result: Relation) -> int:
+        keys = NOTHING
+        for ordered in order.expressions:
+            key = ordered.this
+            if isinstance(key, exp.Literal) and not key.is_string:
+                position = int(key.name) - 1 if key.name.isdigit() else -1
+                known = result.beyond is None and 0 <= position < len(result.made_from)
+                keys |= result.made_from[position] if known else UNKNOWN
+            else:
+                keys |= self._value_with_aliases(key, scope, result)
+        return keys
+
+    def _value_with_aliases(self, expression: exp.Expr, scope: Scope, result: Relation) -> int:
+        """What an expression is made from that may name the query's own columns."""
+        inner = Scope(scope)
+        inner.windows = scope.windows
+        inner.add((), Relation(result.names, result.made_from))
+        made_from = self.value(expression, inner)
+        scope.filter_by(inner.filters)
+        return made_from
+
+    # FROM
+
+    def join_in(self, node: exp.Expr, scope: Scope) -> Relation:
+        """Put what stands in FROM or JOIN into the scope."""
+        alias = node.args.get("alias")
+        called: tuple[str, ...] = (alias.name,) if alias is not None and alias.name else ()
+        names = [column.name for column in alias.args.get("columns") or ()] if alias else []
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not called:
+            return self._bracketed_join(node.this, scope)
+        if isinstance(node, exp.Table):
+            relation = self.named(node, scope).renamed(names)
+            called = called or tuple(part.name for part in node.parts)
+            version = node.args.get("version")
+            if version is not None and version.expression is not None:
+                scope.filter_by(self.value(version.expression, scope))
+        else:
+            relation = self._derived(node, scope, names)
+        scope.add(called, relation)
+        for join in node.args.get("joins") or ():
+            self._join(join, scope)
+        return relation
+
+    def _bracketed_join(self, node: exp.Expr, scope: Scope) -> Relation:
+        first = len(scope.names)
+        self.join_in(node, scope)
+        return Relation(scope.names[first:], scope.made_from[first:])
+
+    def named(self, node: exp.Table, scope: Scope) -> Relation:
+        """What a name in FROM stands for: a query of a WITH clause, or a table or view."""
+        parts = tuple(part.name for part in node.parts)
+        if len(parts) == 1 and parts[0] in scope.ctes:
+            return scope.ctes[parts[0]]
+        return self._table(parts)
+
+    def _derived(self, node: exp.Expr, scope: Scope, names: list[str]) -> Relation:
+        if isinstance(node, nodes.TableFunction):
+            return function_relation(self, node, scope, names)
+        if isinstance(node, nodes.PatternTable):
+            return pattern_relation(self, node, scope).renamed(names)
+        if isinstance(node, exp.Unnest):
+            made_from = self.values(node.expressions, scope)
+            offset = node.args.get("offset")
+            if isinstance(offset, exp.Identifier):
+                names = [*names, offset.name]
+            return from_arguments(made_from, names)
+        if isinstance(node, exp.Lateral):
+            return self.query(node.this, scope).renamed(names)
+        # A query in FROM does not see the relations beside it.
+        return self.query(node, scope.around).renamed(names)
+
+    def _join(self, join: exp.Expr, scope: Scope) -> None:
+        args = join.args
+        using = [name.name for name in args.get("using") or ()]
+        natural = args.get("method") == "NATURAL"
+        before = Scope(None)
+        if using or natural:
+            before.relations = list(scope.relations)
+            before.names, before.made_from = list(scope.names), list(scope.made_from)
+        right = self.join_in(join.this, scope)
+        if natural:
+            using = [name for name in before.names if right.find(name) is not None]
+        if using:
+            self._join_using(using, args.get("side") or "", before, right, scope)
+        if args.get("on") is not None:
+            scope.filter_by(self.value(args["on"], scope))
+
+    def _join_using(
+        self, using: list[str], side: str, before: Scope, right: Relation, scope: Scope
+    ) -> None:
+        common: dict[str, int] = {}
+        for name in using:
+            left_column = before.unqualified(name)
+            right_column = right.find(name)
+            left_bits = UNKNOWN if left_column is None else left_column
+            right_bits = UNKNOWN if right_column is None else right_column
+            scope.filter_by(left_bits | right_bits)
+            common[name] = {"": left_bits, "LEFT": left_bits, "RIGHT": right_bits}.get(
+                side.upper(), left_bits | right_bits
+            )
+        scope.merge(common, 0, right)
+
+
+def from_arguments(made_from: int, names: Sequence[str]) -> Relation:
+    """What a function gives: each of its columns is made from all of its arguments."""
+    if names:
+        return Relation(names, [made_from] * len(names))
+    return Relation((), (), NOTHING, lambda _: made_from)
+
+
+def unknown_relation() -> Relation:
+    """Something of which nothing is known."""
+    return Relation((), (), NOTHING, lambda _: UNKNOWN)
+
+
+def column_parts(node: exp.Expr) -> tuple[str, ...]:
+    """The parts of a column's name, as written."""
+    args = node.args
+    parts = [args[key] for key in ("catalog", "db", "table", "this") if args.get(key) is not None]
+    return tuple(part.name for part in parts)
+
+
+def output_name(projection: exp.Expr, position: int) -> str:
+    """The name that Flink gives a column of a query."""
+    if isinstance(projection, exp.Alias):
+        return projection.alias
+    if isinstance(projection, exp.Column):
+        return projection.name
+    if isinstance(projection, exp.Dot) and isinstance(projection.expression, exp.Identifier):
+        return projection.expression.name
+    return f"EXPR${position}"
+
+
+def _is_clock(node: exp.Expr) -> bool:
+    if node.args.get("table") is not None:
+        return False
+    name = node.this.name
+    return name == "$rowtime" or (not node.this.args.get("quoted") and name.upper() in _CLOCK)
+
+
+def _is_limited(node: exp.Expr) -> bool:
+    return bool(node.args.get("limit") or node.args.get("offset") or node.args.get("fetch"))
+
+
+def _combined(operation: exp.Expr, left: Relation, right: Relation) -> Relation:
+    filters = left.filters | right.filters
+    union = isinstance(operation, exp.Union)
+    if not union:
+        filters |= left.everything | right.everything
+    known = left.beyond is None and right.beyond is None
+    if known and len(left.names) == len(right.names):
+        made_from = left.made_from
+        if union:
+            pairs = zip(left.made_from, right.made_from, strict=True)
+            made_from = [one | other for one, other in pairs]
+        return Relation(left.names, made_from, filters)
+    if not union:
+        return Relation(left.names, left.made_from, filters, left.beyond)
+
+    def partly(name: str) -> int:
+        return (left.find(name) or NOTHING) | UNKNOWN
+
+    return Relation((), (), filters, partly)

@@ -1,0 +1,70 @@
+"""What functions in FROM and MATCH_RECOGNIZE give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from lakehouse_dagster.sql import dialect_nodes as nodes
+from lakehouse_dagster.sql.lineage_scope import AT_MOST, NOTHING, UNKNOWN, Relation, Scope
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.sql.lineage_query import Walk
+
+_WINDOWS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION"})
+_WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+
+
+def function_relation(
+    walk: Walk, node: nodes.TableFunction, scope: Scope, names: Sequence[str]
+) -> Relation:
+    """What ``f(…)``, ``TABLE(f(…))`` or ``LATERAL TABLE(f(…))`` gives.
+
+    Args:
+        names: Its columns, where an alias names them.
+    """
+    arguments = [
+        argument.expression if isinstance(argument, nodes.NamedArgument) else argument
+        for argument in node.expressions
+    ]
+    tables = [a for a in arguments if isinstance(a, nodes.TableArgument)]
+    if node.name.upper() in _WINDOWS and len(tables) == 1:
+        return _windowed(_input(walk, tables[0], scope), arguments).renamed(names)
+    made_from, filters = NOTHING, NOTHING
+    for argument in arguments:
+        if isinstance(argument, nodes.TableArgument):
+            table = _input(walk, argument, scope)
+            made_from |= table.everything | AT_MOST
+            filters |= table.filters
+        else:
+            made_from |= walk.value(argument, scope)
+    if names:
+        return Relation(names, [made_from] * len(names), filters)
+    return Relation((), (), filters, lambda _: made_from)
+
+
+def _input(walk: Walk, argument: nodes.TableArgument, scope: Scope) -> Relation:
+    if isinstance(argument.this, exp.Table):
+        return walk.named(argument.this, scope)
+    return walk.query(argument.this, scope.around)
+
+
+def _windowed(table: Relation, arguments: Sequence[exp.Expr]) -> Relation:
+    times = [a.expressions[0].name for a in arguments if isinstance(a, nodes.Descriptor)]
+    time = table.find(times[0]) if times else None
+    made_from = UNKNOWN if time is None else time
+    return Relation(
+        [*table.names, *_WINDOW_COLUMNS],
+        [*table.made_from, *[made_from] * len(_WINDOW_COLUMNS)],
+        table.filters,
+        table.beyond,
+    )
+
+
+def pattern_relation(walk: Walk, node: nodes.PatternTable, scope: Scope) -> Relation:
+    """What MATCH_RECOGNIZE gives: any of its columns at most from all columns of its input."""
+    table = walk.named(node.this, scope)
+    made_from = table.everything | AT_MOST
+    return Relation((), (), table.filters, lambda _: made_from)
