@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         StartPolicy,
         SupervisionPolicy,
     )
+    from lakehouse_dagster.streaming.table_settings import TableSettings
+    from lakehouse_dagster.streaming.translator import LakehouseTableData, LakehouseTranslator
     from lakehouse_dagster.system_db import SystemDatabase
 
 _HOMES = {
@@ -28,6 +30,8 @@ _HOMES = {
     "Lakehouse": "lakehouse",
     "LakehouseComponent": "components.lakehouse",
     "LakehouseError": "errors",
+    "LakehouseTableData": "streaming.translator",
+    "LakehouseTranslator": "streaming.translator",
     "LoadedLakehouse": "lakehouse",
     "OtherCatalog": "streaming.spec",
     "PaimonCatalog": "paimon",
@@ -35,6 +39,7 @@ _HOMES = {
     "StartPolicy": "streaming.spec",
     "SupervisionPolicy": "streaming.spec",
     "SystemDatabase": "system_db",
+    "TableSettings": "streaming.table_settings",
 }
 
 __all__ = [
@@ -45,6 +50,8 @@ __all__ = [
     "Lakehouse",
     "LakehouseComponent",
     "LakehouseError",
+    "LakehouseTableData",
+    "LakehouseTranslator",
     "LoadedLakehouse",
     "OtherCatalog",
     "PaimonCatalog",
@@ -52,6 +59,7 @@ __all__ = [
     "StartPolicy",
     "SupervisionPolicy",
     "SystemDatabase",
+    "TableSettings",
 ]
 
 

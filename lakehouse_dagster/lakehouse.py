@@ -15,9 +15,17 @@ from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError, ScriptError
 from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
-from lakehouse_dagster.sql.model import JobDefinition, Project, Script, Statement, StatementKind
+from lakehouse_dagster.sql.model import (
+    JobDefinition,
+    Project,
+    Script,
+    Severity,
+    Statement,
+    StatementKind,
+)
 from lakehouse_dagster.sql.reader import read_project
 from lakehouse_dagster.streaming.checks import CheckPolicy
+from lakehouse_dagster.streaming.discovery import Discovered, Discovery, wanted
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import (
     DeclaringScript,
@@ -26,12 +34,15 @@ from lakehouse_dagster.streaming.spec import (
     StreamingJob,
     SupervisionPolicy,
 )
+from lakehouse_dagster.streaming.table_settings import TableSettings
 from lakehouse_dagster.system_db import SystemDatabase
 
 if TYPE_CHECKING:
     import dagster as dg
 
+    from lakehouse_dagster.paimon import TableSchema
     from lakehouse_dagster.streaming.graph import AssetGraph
+    from lakehouse_dagster.streaming.translator import LakehouseTranslator
 
 Scripts: TypeAlias = str | Path | Sequence[str | Path]
 
@@ -58,6 +69,14 @@ class Lakehouse:
     checks: Mapping[str, CheckPolicy] = field(default_factory=dict)
     """Bounds on freshness and lag, by table (``database.table``) or pattern; ``default`` holds for
     tables that no other fits. Tables without bounds have no such checks."""
+    tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    """How tables and sources are shown, by ``database.table``, ``system/…/name`` or pattern; where
+    several fit, later ones and the table's own name win."""
+    translator: LakehouseTranslator | None = None
+    """Makes the assets; by default ``LakehouseTranslator()``."""
+    discover: tuple[str, ...] = ()
+    """Tables of the catalog, by name or pattern, that are shown though no script names them, once
+    ``lakehouse discover`` has found them."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -71,6 +90,12 @@ class Lakehouse:
                 remedy='Give the parts of the prefix as a tuple, such as ("prod", "lake").',
             )
         object.__setattr__(self, "key_prefix", tuple(self.key_prefix))
+        if isinstance(self.discover, str):
+            raise ConfigurationError(
+                f"Lakehouse.discover is {self.discover!r}.",
+                remedy='Give names or patterns as a tuple, such as ("dwd.*",); ("*",) for all.',
+            )
+        object.__setattr__(self, "discover", tuple(self.discover))
         duration(self.materialize_timeout, what="Lakehouse.materialize_timeout")
 
     def load(
@@ -79,18 +104,21 @@ class Lakehouse:
         *,
         start: StartPolicy | str = StartPolicy.ON_DEMAND,
         base_folder: str | Path | None = None,
+        discovery: Discovery | None = None,
     ) -> LoadedLakehouse:
         """Read the scripts: files, folders (all ``.sql`` files below them) or glob patterns.
 
         Relative ones are looked for below ``base_folder``, by default the working directory.
-        Needs no network. Raises ``ScriptError`` with file, line and column of the first script
-        that cannot be used, and ``ConfigurationError`` when there is none.
+        ``discovery`` says where tables are kept that were found in the catalog, by default in
+        ``catalog_tables.json`` there. Needs no network. Raises ``ScriptError`` with file, line
+        and column of the first script that cannot be used, and ``ConfigurationError`` when there
+        is none.
         """
         policy = _start_policy(start)
         paths = find_scripts(scripts, base_folder)
         project = read_project(paths, catalog=self.catalog.name, base=base_folder)
         for problem in project.problems:
-            if problem not in project.errors:
+            if problem.severity is Severity.WARNING:
                 _LOGGER.warning("%s", problem)
         if project.errors:
             first = project.errors[0]
@@ -102,7 +130,10 @@ class Lakehouse:
                 column=first.location.column,
                 remedy=f"{first.remedy}{more}",
             )
-        return LoadedLakehouse(self, project, policy, Path(base_folder or "."))
+        folder = Path(base_folder or ".")
+        return LoadedLakehouse(
+            self, project, policy, folder, discovery or Discovery(folder / "catalog_tables.json")
+        )
 
     def definitions(
         self,
@@ -111,6 +142,7 @@ class Lakehouse:
         start: StartPolicy | str = StartPolicy.ON_DEMAND,
         base_folder: str | Path | None = None,
         sensors_running: bool = True,
+        discovery: Discovery | None = None,
     ) -> dg.Definitions:
         """Everything that Dagster shows and does for these scripts; see ``load``.
 
@@ -118,7 +150,7 @@ class Lakehouse:
         a job is left alone until someone starts, adopts or materialises it, so running sensors
         never double what already runs.
         """
-        loaded = self.load(scripts, start=start, base_folder=base_folder)
+        loaded = self.load(scripts, start=start, base_folder=base_folder, discovery=discovery)
         return loaded.definitions(sensors_running=sensors_running)
 
 
@@ -131,6 +163,8 @@ class LoadedLakehouse:
     start: StartPolicy
     base_folder: Path = Path()
     """What the paths of the scripts are relative to."""
+    discovery: Discovery = field(default_factory=Discovery)
+    """Where tables that were found in the catalog are kept."""
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -150,14 +184,48 @@ class LoadedLakehouse:
     @cached_property
     def graph(self) -> AssetGraph:
         """The asset graph of the scripts."""
-        from lakehouse_dagster.streaming.graph import build_graph
+        from lakehouse_dagster.streaming.graph import GraphOptions, build_graph
+        from lakehouse_dagster.streaming.translator import LakehouseTranslator
 
         return build_graph(
             self.project,
-            key_prefix=self.lakehouse.key_prefix,
-            catalog=self.lakehouse.catalog.name,
-            base_folder=self.base_folder,
+            GraphOptions(
+                key_prefix=self.lakehouse.key_prefix,
+                catalog=self.lakehouse.catalog.name,
+                base_folder=self.base_folder,
+                translator=self.lakehouse.translator or LakehouseTranslator(),
+                settings=self.lakehouse.tables,
+                discovered=self._discovered(),
+            ),
         )
+
+    def _discovered(self) -> Mapping[str, TableSchema]:
+        """What was found in the catalog, as far as it is wanted; a file that is missing is said."""
+        patterns = self.lakehouse.discover
+        if not patterns:
+            return {}
+        found = self.discovery.known()
+        if found is None:
+            _LOGGER.warning(
+                "No tables of the catalog %s are shown but those of scripts: nobody has looked for "
+                "others yet. Run: lakehouse discover",
+                self.lakehouse.catalog.name,
+            )
+            return {}
+        return {name: table for name, table in found.tables.items() if wanted(name, patterns)}
+
+    def discover(self) -> Discovered:
+        """Look into the catalog and keep what is found, for the next time that Dagster loads.
+
+        Raises ``ConfigurationError`` when the lakehouse says nothing of which tables it wants, and
+        ``CatalogError`` when the catalog cannot be reached: then what was found before stays.
+        """
+        if not self.lakehouse.discover:
+            raise ConfigurationError(
+                f"The lakehouse {self.lakehouse.name} does not say which tables to look for.",
+                remedy='Give Lakehouse(discover=("*",)), or discover: true in defs.yaml.',
+            )
+        return self.discovery.refresh(self.lakehouse.catalog, self.lakehouse.discover)
 
     def definitions(self, *, sensors_running: bool = True) -> dg.Definitions:
         """Assets, checks, jobs and sensors; the object itself is a resource of the same name."""
@@ -165,7 +233,7 @@ class LoadedLakehouse:
 
         from lakehouse_dagster.streaming import assets, sensors, table_checks
         from lakehouse_dagster.streaming.definitions import job_actions
-        from lakehouse_dagster.streaming.graph import dagster_name
+        from lakehouse_dagster.streaming.names import dagster_name
         from lakehouse_dagster.streaming.upkeep import upkeep
 
         for below, above in self.graph.cut:
@@ -175,6 +243,8 @@ class LoadedLakehouse:
                 below,
                 above,
             )
+        for warning in self.graph.warnings:
+            _LOGGER.warning("%s", warning)
         status = (
             dg.DefaultSensorStatus.RUNNING if sensors_running else dg.DefaultSensorStatus.STOPPED
         )

@@ -9,6 +9,7 @@ import click
 
 _COMMANDS = {
     "demo": "Run the demo: local stack, data, Dagster.",
+    "discover": "Find tables of the catalog that are in no script.",
     "jobs": "Start, stop, restart or cancel streaming jobs.",
     "query": "Look into tables, at any version.",
     "stack": "The local Flink stack alone.",

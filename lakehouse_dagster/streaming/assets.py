@@ -13,8 +13,9 @@ from lakehouse_dagster.streaming.events import (
     evaluations_of,
     materialize_result,
 )
-from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.materialise import materialise
+from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.supervise import observe_all

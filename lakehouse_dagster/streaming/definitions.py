@@ -10,7 +10,7 @@ from pydantic import Field
 from lakehouse_dagster.errors import JobNotFoundError
 from lakehouse_dagster.streaming.apply import Acts, Allowed, Applied, apply, verb
 from lakehouse_dagster.streaming.assets import CANCELLABLE
-from lakehouse_dagster.streaming.graph import dagster_name
+from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.observe import Verb
 from lakehouse_dagster.streaming.orphans import job_or_orphan
 from lakehouse_dagster.streaming.outcomes import OutcomeRow, in_words, row

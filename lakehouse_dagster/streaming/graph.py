@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
-from lakehouse_dagster.sql.model import (
-    Flow,
-    JobDefinition,
-    Location,
-    Project,
-    TableDefinition,
+from lakehouse_dagster.paimon import TableSchema
+from lakehouse_dagster.sql.model import Flow, JobDefinition, Location, Project
+from lakehouse_dagster.streaming import asset_metadata
+from lakehouse_dagster.streaming.column_lineage import column_lineage
+from lakehouse_dagster.streaming.names import key_part, output_name, short_hash
+from lakehouse_dagster.streaming.table_settings import (
+    Comment,
+    TableSettings,
+    read_comment,
+    settings_of,
 )
-from lakehouse_dagster.sql.sources import mask_secrets
-
-_READABLE = re.compile(r"[A-Za-z0-9]+(?:[_.][A-Za-z0-9]+)*")
-
-
-def dagster_name(name: str) -> str:
-    """A name that Dagster accepts for ops, jobs, sensors and groups; different for each ``name``.
-
-    Dots become two underscores; a name that could not be told apart so gets a short hash, after
-    three underscores, which no other name holds.
-    """
-    plain = re.sub(r"[^A-Za-z0-9_]", "_", name.replace(".", "__"))
-    if _READABLE.fullmatch(name):
-        return plain
-    return f"{plain}___{_short_hash(name)}"
+from lakehouse_dagster.streaming.translator import (
+    AssetRole,
+    LakehouseTableData,
+    LakehouseTranslator,
+    refuse_unusable_keys,
+    translated,
+)
 
 
 @dataclass(frozen=True)
@@ -47,57 +41,79 @@ class AssetGraph:
     outside: Mapping[tuple[str, ...], dg.AssetSpec]
     cut: tuple[tuple[str, str], ...]
     """Dependencies left out because they close a cycle: (downstream, upstream)."""
+    warnings: tuple[str, ...] = ()
+    """What was left out besides, each with its place."""
 
     def key(self, table: str) -> dg.AssetKey:
         """The asset key of ``database.table``."""
         return self.tables[table].key
 
 
-def build_graph(
-    project: Project,
-    *,
-    key_prefix: tuple[str, ...] = (),
-    catalog: str = "lake",
-    base_folder: str | Path | None = None,
-) -> AssetGraph:
-    """Make the asset specs of all tables and sources that the scripts name.
+@dataclass(frozen=True)
+class GraphOptions:
+    """How the assets of a project are made.
 
     Args:
-        project: the scripts, read.
         key_prefix: comes before database and table in the asset key of every table.
         catalog: what Flink SQL calls the catalog.
-        base_folder: what the paths of the scripts are relative to; by default the working folder.
+        base_folder: what the paths of the scripts are relative to.
+        translator: makes the asset of each table, source and sink.
+        settings: by ``database.table``, ``system/…/name`` or pattern.
+        discovered: tables of the catalog, by ``database.table``.
     """
-    return _GraphBuilder(project, key_prefix, catalog, Path(base_folder or ".")).build()
+
+    key_prefix: tuple[str, ...] = ()
+    catalog: str = "lake"
+    base_folder: Path = Path()
+    translator: LakehouseTranslator = field(default_factory=LakehouseTranslator)
+    settings: Mapping[str, TableSettings] = field(default_factory=dict)
+    discovered: Mapping[str, TableSchema] = field(default_factory=dict)
+
+
+def build_graph(project: Project, options: GraphOptions | None = None) -> AssetGraph:
+    """Make the asset specs of all tables and sources that the scripts name.
+
+    Raises:
+        ConfigurationError: the translator fails, or two assets would have one key.
+    """
+    return _GraphBuilder(project, options or GraphOptions()).build()
 
 
 class _GraphBuilder:
     """Nodes are ``database.table``, or ``system/…/name`` for what is outside the lake."""
 
-    def __init__(
-        self, project: Project, key_prefix: tuple[str, ...], catalog: str, base_folder: Path
-    ) -> None:
-        self.catalog = catalog
-        self.base_folder = base_folder
+    def __init__(self, project: Project, options: GraphOptions) -> None:
+        self.options = options
         self.declared = {t.name.key: t for t in project.tables}
         self.sources = {source.asset_key: source for source in project.sources}
         self.writers = _writers(project.jobs)
         self.flows = _flows_by_target(project.jobs)
         used = (t.key for job in project.jobs for t in (*job.sinks, *job.reads))
-        self.tables = {*self.declared, *used}
+        self.tables = {*self.declared, *used, *options.discovered}
         self.read_outside = {s for job in project.jobs for s in job.sources}
         written = {f.external_sink for job in project.jobs for f in job.flows if f.external_sink}
         self.outside = {"/".join(key): key for key in self.read_outside | written}
-        tables = {t: (*key_prefix, *t.split(".", 1)) for t in self.tables}
-        self.keys = _asset_keys(tables, self.outside)
         self.upstream = {node: self._reads(node) for node in (*self.tables, *self.outside)}
         self.order, self.cut = _sort(self.upstream)
+        self.warnings: list[str] = []
 
     def build(self) -> AssetGraph:
+        translator = self.options.translator
+        keys = self._default_keys()
+        specs = {node: translated(translator, self._data(node, keys[node])) for node in self.order}
+        tables = {node: spec for node, spec in specs.items() if node in self.tables}
+        outside = {node: specs[node] for node in sorted(self.outside)}
+        refuse_unusable_keys(tables, outside, translator)
+        self._warn_of_idle_settings()
+        final = {node: spec.key for node, spec in specs.items()}
         return AssetGraph(
-            {node: self._table(node) for node in self.order if node in self.tables},
-            {key: self._outside(node, key) for node, key in sorted(self.outside.items())},
+            {node: self._connected(node, spec, final) for node, spec in tables.items()},
+            {
+                self.outside[node]: self._connected(node, spec, final)
+                for node, spec in outside.items()
+            },
             tuple(sorted(self.cut)),
+            tuple(self.warnings),
         )
 
     def _reads(self, node: str) -> set[str]:
@@ -108,82 +124,108 @@ class _GraphBuilder:
             found.update("/".join(source) for source in flow.sources)
         return found - {node}
 
-    def _deps(self, node: str) -> list[dg.AssetKey]:
-        kept = (above for above in self.upstream[node] if (node, above) not in self.cut)
-        return [self.keys[above] for above in sorted(kept)]
+    def _kept(self, node: str) -> tuple[str, ...]:
+        return tuple(up for up in sorted(self.upstream[node]) if (node, up) not in self.cut)
 
-    def _table(self, table: str) -> dg.AssetSpec:
+    def _default_keys(self) -> dict[str, dg.AssetKey]:
+        """The keys of all nodes before the translator sees them."""
+        prefix = self.options.key_prefix
+        tables = {table: (*prefix, *table.split(".", 1)) for table in self.tables}
+        return _asset_keys(tables, self.outside)
+
+    def _data(self, node: str, key: dg.AssetKey) -> LakehouseTableData:
+        """What the translator is given."""
+        said = settings_of(self.options.settings, node)
+        key = dg.AssetKey(said.key) if said.key is not None else key
+        return (
+            self._outside(node, key, said) if node in self.outside else self._table(node, key, said)
+        )
+
+    def _table(self, table: str, key: dg.AssetKey, said: TableSettings) -> LakehouseTableData:
         jobs = self.writers.get(table, ())
         definition = self.declared.get(table)
-        return dg.AssetSpec(
-            self.keys[table],
-            deps=self._deps(table),
-            description=_description(definition, jobs),
+        in_catalog = self.options.discovered.get(table)
+        comment = self._comment(table)
+        places = [(job.location, f"INSERT of {job.name}") for job in jobs]
+        if definition is not None:
+            places.append((definition.location, "CREATE TABLE"))
+        return LakehouseTableData(
+            role=AssetRole.TABLE,
+            name=table,
+            catalog=self.options.catalog,
+            database=table.split(".", 1)[0],
+            key=key,
+            table=definition,
+            jobs=jobs,
+            upstream=self._kept(table),
+            comment=comment.text,
+            settings=said.over(comment.settings),
+            in_catalog=in_catalog is not None,
             metadata={
-                "dagster/table_name": f"{self.catalog}.{table}",
-                "dagster/storage_kind": "paimon",
-                **(_declaration(definition) if definition is not None else {}),
+                **asset_metadata.of_table(definition, in_catalog, self.options.catalog, table),
                 **self._writing(table, jobs),
-                **self._places(
-                    *((job.location, f"INSERT of {job.name}") for job in jobs),
-                    *([(definition.location, "CREATE TABLE")] if definition is not None else []),
-                ),
+                **self._places(*places),
             },
-            group_name=dagster_name(table.split(".", 1)[0]),
-            kinds={"paimon", "flink"} if jobs else {"paimon"},
         )
 
-    def _writing(self, node: str, jobs: Sequence[JobDefinition]) -> dict[str, Any]:
-        """How data gets into a table, as far as the graph itself does not show it."""
-        metadata: dict[str, Any] = {}
-        flows = self.flows.get(node, ())
-        if jobs:
-            metadata["streaming_job"] = ", ".join(job.name for job in jobs)
-        if any(flow.reads_itself for flow in flows):
-            metadata["reads_itself"] = True
-        left_out = sorted(above for below, above in self.cut if below == node)
-        if left_out:
-            metadata["cyclic_dependencies_left_out"] = ", ".join(left_out)
-        if any(not flow.dependencies_known for flow in flows):
-            metadata["dependencies"] = "not all known: a statement could not be read wholly"
-        return metadata
+    def _comment(self, table: str) -> Comment:
+        """The table's comment; what its annotations say wrongly becomes a warning."""
+        definition = self.declared.get(table)
+        schema = self.options.discovered.get(table)
+        written = definition.comment if definition is not None else None
+        comment = read_comment(written or (schema.comment if schema is not None else None))
+        place = definition.location if definition is not None else f"the catalog's table {table}"
+        self.warnings.extend(f"{place}: the comment's {why}" for why in comment.problems)
+        return comment
 
-    def _places(self, *places: tuple[Location, str]) -> dict[str, Any]:
-        """Links to lines of scripts. Dagster calls them beta at every use: said once, in docs."""
-        if not places:
-            return {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dg.BetaWarning)
-            references = dg.CodeReferencesMetadataValue(
-                code_references=[
-                    dg.LocalFileCodeReference(
-                        file_path=str((self.base_folder / location.path).resolve()),
-                        line_number=location.line,
-                        label=label,
-                    )
-                    for location, label in places
-                ]
-            )
-        return {"dagster/code_references": references}
-
-    def _outside(self, node: str, key: tuple[str, ...]) -> dg.AssetSpec:
+    def _outside(self, node: str, key: dg.AssetKey, said: TableSettings) -> LakehouseTableData:
         """What the jobs read, or write, outside the lake."""
-        source = self.sources.get(key)
-        metadata = self._writing(node, ())
-        if source is not None:
-            metadata["options"] = dg.MetadataValue.json(mask_secrets(source.options))
-            metadata |= self._places((source.location, "CREATE TABLE"))
-        return dg.AssetSpec(
-            self.keys[node],
-            deps=self._deps(node),
-            description="Outside the lake: read or written by streaming jobs.",
-            metadata=metadata,
-            group_name="sources" if key in self.read_outside else "outside",
-            kinds={_kind(source.connector)} if source is not None else set(),
+        parts = self.outside[node]
+        source = self.sources.get(parts)
+        return LakehouseTableData(
+            role=AssetRole.SOURCE if parts in self.read_outside else AssetRole.SINK,
+            name=node,
+            catalog=self.options.catalog,
+            database=None,
+            key=key,
+            source=source,
+            jobs=self.writers.get(node, ()),
+            upstream=self._kept(node),
+            settings=said,
+            metadata={
+                **asset_metadata.of_source(source),
+                **self._writing(node, self.writers.get(node, ())),
+                **self._places(*([(source.location, "CREATE TABLE")] if source else [])),
+            },
         )
 
+    def _writing(self, node: str, jobs: tuple[JobDefinition, ...]) -> dict[str, object]:
+        left_out = sorted(above for below, above in self.cut if below == node)
+        return asset_metadata.of_writing(self.flows.get(node, ()), jobs, left_out)
 
-_KEY_PART = re.compile(r"[A-Za-z0-9_.-]+")
+    def _places(self, *places: tuple[Location, str]) -> dict[str, object]:
+        return asset_metadata.of_places(self.options.base_folder, places)
+
+    def _connected(
+        self, node: str, spec: dg.AssetSpec, keys: Mapping[str, dg.AssetKey]
+    ) -> dg.AssetSpec:
+        """The translator's asset with our dependencies and column lineage, by translated keys.
+
+        Dependencies that the translator added are kept, and so is what it says under our names.
+        """
+        ours = [keys[above] for above in self._kept(node)]
+        added = [dep for dep in spec.deps if dep.asset_key not in ours]
+        lineage = column_lineage(self.flows.get(node, ()), keys)
+        return spec.replace_attributes(deps=[*ours, *added], metadata={**lineage, **spec.metadata})
+
+    def _warn_of_idle_settings(self) -> None:
+        for pattern in self.options.settings:
+            if not any(_fits(node, pattern) for node in self.upstream):
+                self.warnings.append(f"tables: {pattern!r} fits no table and no source.")
+
+
+def _fits(node: str, pattern: str) -> bool:
+    return node == pattern or fnmatchcase(node, pattern)
 
 
 def _asset_keys(
@@ -197,34 +239,25 @@ def _asset_keys(
     keys: dict[str, dg.AssetKey] = {}
     taken: set[str] = set()
     for node in sorted(tables, key=lambda table: (bool(re.search("[^A-Za-z0-9_.]", table)), table)):
-        *above, last = (_key_part(part) for part in tables[node])
-        name = "__".join((*above, last)).replace("-", "_").replace(".", "_")
-        if name in taken:
-            last = f"{last}___{_short_hash(node)}"
-            name = f"{name}___{_short_hash(node)}"
-        taken.add(name)
+        *above, last = (key_part(part) for part in tables[node])
+        if output_name((*above, last)) in taken:
+            last = f"{last}___{short_hash(node)}"
+        taken.add(output_name((*above, last)))
         keys[node] = dg.AssetKey([*above, last])
     of_tables = set(keys.values())
     for node, parts in outside.items():
-        key = dg.AssetKey([_key_part(part) for part in parts])
+        key = dg.AssetKey([key_part(part) for part in parts])
         keys[node] = dg.AssetKey(["outside", *key.path]) if key in of_tables else key
     return keys
 
 
-def _key_part(name: str) -> str:
-    return name if _KEY_PART.fullmatch(name) else dagster_name(name)
-
-
-def _short_hash(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:6]
-
-
 def _writers(jobs: Iterable[JobDefinition]) -> dict[str, tuple[JobDefinition, ...]]:
-    """The jobs that write each table: several, for one whose columns come from several streams."""
+    """The jobs that write each node: several, for a table whose columns come from several."""
     writers: dict[str, tuple[JobDefinition, ...]] = {}
     for job in jobs:
-        for sink in job.sinks:
-            writers[sink.key] = (*writers.get(sink.key, ()), job)
+        outside = dict.fromkeys("/".join(f.external_sink) for f in job.flows if f.external_sink)
+        for target in (*(sink.key for sink in job.sinks), *outside):
+            writers[target] = (*writers.get(target, ()), job)
     return writers
 
 
@@ -234,11 +267,6 @@ def _flows_by_target(jobs: Iterable[JobDefinition]) -> dict[str, tuple[Flow, ...
         target = flow.sink.key if flow.sink is not None else "/".join(flow.external_sink or ())
         flows[target] = (*flows.get(target, ()), flow)
     return flows
-
-
-def _kind(connector: str) -> str:
-    """The connector's name as Dagster takes it for a tag."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", connector)[:40].strip("_.-") or "unknown"
 
 
 def _sort(upstream: Mapping[str, set[str]]) -> tuple[list[str], set[tuple[str, str]]]:
@@ -266,42 +294,3 @@ def _sort(upstream: Mapping[str, set[str]]) -> tuple[list[str], set[tuple[str, s
                 order.append(table)
                 stack.pop()
     return order, cut
-
-
-def _description(table: TableDefinition | None, jobs: Sequence[JobDefinition]) -> str | None:
-    said = [table.comment] if table and table.comment else []
-    if jobs:
-        names = ", ".join(f"`{job.name}`" for job in jobs)
-        said.append(f"Written by the streaming job{'s' if len(jobs) > 1 else ''} {names}.")
-    return "\n\n".join(said) or None
-
-
-def _declaration(definition: TableDefinition) -> dict[str, Any]:
-    """What CREATE TABLE says about a table, secrets in its options masked."""
-    metadata: dict[str, Any] = {}
-    if definition.columns_known:
-        metadata["dagster/column_schema"] = _column_schema(definition)
-    if definition.primary_key:
-        metadata["primary_key"] = ", ".join(definition.primary_key)
-    if definition.partition_keys:
-        metadata["partition_keys"] = ", ".join(definition.partition_keys)
-    if definition.options:
-        metadata["options"] = dg.MetadataValue.json(mask_secrets(definition.options))
-    return metadata
-
-
-def _column_schema(table: TableDefinition) -> dg.TableSchema:
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=column.name,
-                type=column.type or "unknown",
-                description=column.comment,
-                constraints=dg.TableColumnConstraints(
-                    nullable=column.nullable and column.name not in table.primary_key,
-                    unique=table.primary_key == (column.name,),
-                ),
-            )
-            for column in table.columns
-        ]
-    )

@@ -14,7 +14,8 @@ from lakehouse_dagster.streaming.events import (
     progress_materialization,
 )
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, foreign_commits
-from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.graph import AssetGraph
+from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.observe import Observation
 from lakehouse_dagster.streaming.progress import ProgressCursor, ProgressEvent, advance, moved
 from lakehouse_dagster.streaming.reported import changes

@@ -13,8 +13,9 @@ from lakehouse_dagster.streaming.checks import CheckOutcome, CheckPolicy, behind
 from lakehouse_dagster.streaming.cursor import Cursor, in_turn
 from lakehouse_dagster.streaming.events import as_result
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
-from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.lag import JobLag, lag_now
+from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.runtime import Runtime
 
 FOREIGN_COMMITS = "foreign_commits"

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse_dagster.streaming.definitions import one_op_job
-from lakehouse_dagster.streaming.graph import dagster_name
+from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.retention import Tidied, tidy
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import HistoryPolicy

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse_dagster.streaming.graph import AssetGraph, dagster_name
+from lakehouse_dagster.streaming.graph import AssetGraph
+from lakehouse_dagster.streaming.names import dagster_name
 from tests.streaming.making import job, load, source, table
 
 
