@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.streaming.names import is_key_part
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.streaming.partitions import TablePartitions
 
 _ANNOTATION = re.compile(
     r"[ \t]*(?<![A-Za-z0-9_.@])@(?P<what>owner|tag)\((?P<said>[^()\n]*)\)", re.ASCII
@@ -27,6 +31,7 @@ class TableSettings:
         tags: key and value of each.
         kinds: shown beside ``paimon`` and ``flink``.
         description: in place of the table's comment.
+        partitions: how its partitions are those of the asset.
 
     Raises:
         ConfigurationError: Dagster would not accept one of them; the message says which.
@@ -38,6 +43,7 @@ class TableSettings:
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
     kinds: tuple[str, ...] = ()
     description: str | None = None
+    partitions: TablePartitions | None = None
 
     def __post_init__(self) -> None:
         for name in ("owners", "kinds"):
