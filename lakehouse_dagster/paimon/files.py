@@ -7,15 +7,26 @@ Spec"): asking pypaimon for a table loads its schema first, which costs more tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_dagster.errors import CatalogError, LakehouseError, TableNotFoundError
+from lakehouse_dagster.errors import (
+    CatalogError,
+    CatalogUnreachableError,
+    LakehouseError,
+    TableNotFoundError,
+)
+from lakehouse_dagster.paimon.file_systems import nobody_answered, open_file_io
 from lakehouse_dagster.paimon.masking import scrubbed
 
 if TYPE_CHECKING:
     from pypaimon.common.file_io import FileIO
+
+SILENT_SECONDS = 10.0
+"""How long a server that gave no answer is not asked again."""
 
 
 @contextmanager
@@ -40,28 +51,68 @@ def translated_errors(doing: str, options: Mapping[str, str]) -> Iterator[None]:
         if isinstance(error, (DatabaseNotExistException, TableNotExistException)):
             raise TableNotFoundError(f"{error}.", remedy="Look at its name.") from error
         reason = scrubbed(f"{type(error).__name__}: {error}", options)
+        kind = CatalogUnreachableError if nobody_answered(error) else CatalogError
         # Without the cause: its text may hold the secrets that were just taken out.
-        raise CatalogError(f"Could not {doing}: {reason}") from None
+        raise kind(f"Could not {doing}: {reason}") from None
+
+
+class Server:
+    """What is asked of one server; once it gives no answer, it is not asked again for a while.
+
+    Waiting for it a thousand times, once a table, would be a hang.
+
+    Args:
+        options: of the catalog, whose secrets no message shows.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._monotonic = monotonic
+        self._silent_until = 0.0
+        self._reason = ""
+
+    @contextmanager
+    def asked(self, doing: str) -> Iterator[None]:
+        """Ask in the block; raises what ``translated_errors`` does, or at once as long as silent."""
+        if self._monotonic() < self._silent_until:
+            raise CatalogUnreachableError(f"Could not {doing}: {self._reason}")
+        try:
+            with translated_errors(doing, self._options):
+                yield
+        except CatalogUnreachableError as error:
+            self._reason = error.message.removeprefix(f"Could not {doing}: ")
+            self._silent_until = self._monotonic() + SILENT_SECONDS
+            raise
 
 
 class WarehouseFiles:
     """Reads files of a warehouse, local or remote; safe to use from several threads.
 
     Args:
+        root: folder or URI at and below which the files are.
         options: of the catalog, as pypaimon takes them.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, root: str, options: Mapping[str, str]) -> None:
         self.options = options
-        self.root = options["warehouse"].rstrip("/")
+        self.root = root.rstrip("/")
         # pypaimon's way to a local file takes several times as long as looking at it. Where ours
         # fails, its way follows, and says what is wrong.
         self._local = self.root.startswith("/")
-        with translated_errors(f"open the warehouse {self.root}", options):
-            from pypaimon.common.file_io import FileIO
-            from pypaimon.common.options import Options
+        self._server = Server(options)
+        self._opening = threading.Lock()
+        self._file_io: FileIO | None = None
 
-            self.file_io: FileIO = FileIO.get(self.root, Options(dict(options)))
+    @property
+    def file_io(self) -> FileIO:
+        """pypaimon's way to the files; made when it is first needed."""
+        with self._opening:
+            if self._file_io is None:
+                with translated_errors(f"open the warehouse {self.root}", self.options):
+                    self._file_io = open_file_io(self.root, self.options)
+            return self._file_io
 
     def read(self, path: str) -> bytes | None:
         """The content of a file; ``None`` when there is none."""
@@ -73,7 +124,7 @@ class WarehouseFiles:
                 return None
             except OSError:
                 pass
-        with translated_errors(f"read {path}", self.options):
+        with self._server.asked(f"read {path}"):
             try:
                 with self.file_io.new_input_stream(path) as stream:
                     return bytes(stream.read())
@@ -102,7 +153,7 @@ class WarehouseFiles:
                 return False
             except OSError:
                 pass
-        with translated_errors(f"look for {path}", self.options):
+        with self._server.asked(f"look for {path}"):
             return bool(self.file_io.exists(path))
 
     def names(self, folder: str) -> tuple[str, ...]:
@@ -114,9 +165,25 @@ class WarehouseFiles:
                 return ()
             except OSError:
                 pass
-        with translated_errors(f"list {folder}", self.options):
+        with self._server.asked(f"list {folder}"):
             try:
                 statuses = self.file_io.list_status(folder)
             except FileNotFoundError:
                 return ()
             return tuple(sorted(status.path.rstrip("/").rsplit("/", 1)[-1] for status in statuses))
+
+
+class NoFiles(WarehouseFiles):
+    """The files of a table that does not exist."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__("", options)
+
+    def read(self, path: str) -> bytes | None:
+        return None
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        return ()

@@ -6,7 +6,8 @@ also decodes the statistics of every column of every file, which nobody here nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lakehouse_dagster.errors import SnapshotNotFoundError
@@ -32,12 +33,17 @@ def delta_entries(
     """
     folder = f"{table_path}/manifest"
     entries: list[dict[str, Any]] = []
-    for manifest in _records(files, f"{folder}/{document['deltaManifestList']}", table_name):
-        entries += _records(files, f"{folder}/{manifest['_FILE_NAME']}", table_name)
+    for manifest in records_of(files, f"{folder}/{document['deltaManifestList']}", table_name):
+        entries += records_of(files, f"{folder}/{manifest['_FILE_NAME']}", table_name)
     return entries
 
 
-def _records(files: WarehouseFiles, path: str, table_name: str) -> list[dict[str, Any]]:
+def records_of(files: WarehouseFiles, path: str, table_name: str) -> list[dict[str, Any]]:
+    """The records of a manifest or manifest list.
+
+    Raises:
+        SnapshotNotFoundError: it is gone.
+    """
     records = files.read_avro(path)
     if records is None:
         raise SnapshotNotFoundError(
@@ -78,6 +84,34 @@ def _partition_values(
 
         values = GenericRowDeserializer.from_bytes(row, list(partition_fields)).values
     return {field.name: value for field, value in zip(partition_fields, values, strict=True)}
+
+
+def partition_texts(
+    rows: Collection[str], schema: Mapping[str, Any], options: Mapping[str, str]
+) -> dict[str, tuple[tuple[str, str | None], ...]]:
+    """Column and value, as text, of each partition.
+
+    Args:
+        rows: partitions as Paimon's binary rows, in hex.
+        schema: the table's schema, as its JSON file has it.
+        options: of the catalog, whose secrets no message may show.
+    """
+    keys = schema.get("partitionKeys") or ()
+    if not keys:
+        return dict.fromkeys(rows, ())
+    with translated_errors("understand a table's schema", options):
+        from pypaimon.schema.table_schema import TableSchema
+
+        fields = {field.name: field for field in TableSchema.from_json(json.dumps(schema)).fields}
+    return {
+        row: tuple(
+            (column, None if value is None else str(value))
+            for column, value in _partition_values(
+                bytes.fromhex(row), [fields[key] for key in keys], options
+            ).items()
+        )
+        for row in rows
+    }
 
 
 def _summed(partition: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> PartitionChanges:

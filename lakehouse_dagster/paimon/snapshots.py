@@ -104,7 +104,7 @@ class SnapshotFolder:
                 commit_user=str(document["commitUser"]),
                 commit_identifier=int(document["commitIdentifier"]),
                 commit_kind=str(document["commitKind"]),
-                committed_at=_from_millis(document["timeMillis"]),
+                committed_at=from_millis(document["timeMillis"]),
                 watermark=_watermark(document.get("watermark")),
                 delta_record_count=int(document.get("deltaRecordCount") or 0),
                 changelog_record_count=_integer(document.get("changelogRecordCount")),
@@ -143,7 +143,8 @@ def _integer(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _from_millis(milliseconds: Any) -> datetime:
+def from_millis(milliseconds: Any) -> datetime:
+    """A time as Paimon writes it: milliseconds since 1970, UTC."""
     return _EPOCH + timedelta(milliseconds=int(milliseconds))
 
 
@@ -151,7 +152,7 @@ def _watermark(milliseconds: Any) -> datetime | None:
     if milliseconds is None:
         return None
     try:
-        return _from_millis(milliseconds)
+        return from_millis(milliseconds)
     except OverflowError:
         # Flink's Long.MIN_VALUE: no watermark yet; Long.MAX_VALUE: all sources have ended.
         return None

@@ -1,0 +1,185 @@
+"""What is known about a table's files, snapshots, tags, branches and consumers.
+
+The sums over live files are kept up to date from delta manifests alone and remembered by a
+:class:`FactStore`; they are made anew from all manifests when there is a gap, when history was
+rewritten (a rollback, a table made again), or when what counts as a small file changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from lakehouse_dagster.paimon.bucket_facts import BucketKey, BucketSums
+
+SMALL_SHARE = 0.5
+"""A file is small below this share of ``target-file-size``."""
+DYNAMIC_BUCKETS = -1
+POSTPONED_BUCKETS = -2
+
+
+class TableKind(str, Enum):
+    """What maintenance tells tables apart by."""
+
+    PRIMARY_KEY = "primary key"
+    """Merges by key: deduplicate, partial-update or aggregation."""
+    FIRST_ROW = "first row"
+    APPEND = "append"
+
+
+@dataclass(frozen=True)
+class BucketFacts:
+    """The live files of one bucket.
+
+    Args:
+        partition: column and value as text (ISO for dates), in the table's order; None for NULL.
+        bucket: its number; -2 where rows wait to be put into buckets (``bucket = -2``).
+        records: rows in files, before merging by key.
+        small_files: those below :data:`SMALL_SHARE` of ``target-file-size``.
+        settled_bytes: what lies on the highest level in use; a full compaction leaves all there.
+        deleted_records: rows that deletion vectors mark.
+    """
+
+    partition: tuple[tuple[str, str | None], ...]
+    bucket: int
+    files: int
+    size_bytes: int
+    records: int
+    level0_files: int
+    level0_bytes: int
+    small_files: int
+    small_bytes: int
+    settled_bytes: int
+    levels: int
+    deleted_records: int = 0
+
+
+@dataclass(frozen=True)
+class TagFacts:
+    """A tag; ``time_retained_seconds`` is None where it has no end of its own."""
+
+    snapshot_id: int
+    created_at: datetime | None
+    time_retained_seconds: float | None
+
+
+@dataclass(frozen=True)
+class BranchFacts:
+    """A branch: the oldest and newest snapshot that it has of its own, and its tags."""
+
+    oldest_snapshot_id: int | None
+    newest_snapshot_id: int | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ConsumerFacts:
+    """A reader that recorded how far it has read: the next snapshot that it needs."""
+
+    next_snapshot: int
+    modified_at: datetime | None
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Everything that decides what maintenance a table needs.
+
+    Args:
+        snapshot_id: newest snapshot that the facts are of; None for a table without any.
+        total_buckets: the option ``bucket`` of the newest schema (-1 dynamic or unaware, -2
+            postponed).
+        snapshot_count: snapshots that exist now; ``oldest_snapshot_id`` is the first of them.
+        changelog_count: changelogs kept longer than their snapshots.
+        manifest_files, manifest_bytes: of the newest snapshot.
+        options: of the newest schema, secrets masked.
+        problem: why the table cannot be looked into (files deleted by hand, …); nothing may then
+            be done to it.
+    """
+
+    table: str
+    kind: TableKind = TableKind.APPEND
+    snapshot_id: int | None = None
+    schema_id: int | None = None
+    buckets: tuple[BucketFacts, ...] = ()
+    total_buckets: int = DYNAMIC_BUCKETS
+    partition_keys: tuple[str, ...] = ()
+    oldest_snapshot_id: int | None = None
+    oldest_snapshot_at: datetime | None = None
+    newest_snapshot_at: datetime | None = None
+    snapshot_count: int = 0
+    changelog_count: int = 0
+    oldest_changelog_id: int | None = None
+    tags: Mapping[str, TagFacts] = field(default_factory=dict, hash=False)
+    branches: Mapping[str, BranchFacts] = field(default_factory=dict, hash=False)
+    consumers: Mapping[str, ConsumerFacts] = field(default_factory=dict, hash=False)
+    manifest_files: int = 0
+    manifest_bytes: int = 0
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    problem: str | None = None
+
+    @property
+    def files(self) -> int:
+        """Live data files."""
+        return sum(bucket.files for bucket in self.buckets)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the live data files."""
+        return sum(bucket.size_bytes for bucket in self.buckets)
+
+    @property
+    def write_only(self) -> bool:
+        """Whether writers leave compaction to a job of its own."""
+        return self.options.get("write-only", "false").lower() == "true"
+
+    @property
+    def deletion_vectors(self) -> bool:
+        """Whether deleted rows are marked instead of rewritten."""
+        return self.options.get("deletion-vectors.enabled", "false").lower() == "true"
+
+
+@dataclass(frozen=True)
+class StoredSums:
+    """The sums of one snapshot, and by what it is known again.
+
+    Args:
+        fingerprint: of the snapshot's file: a snapshot of the same number but another history has
+            another one.
+        small_below_bytes: what counted as small.
+        total_records: rows of all files; equals the snapshot's ``totalRecordCount``.
+    """
+
+    snapshot_id: int
+    fingerprint: str
+    small_below_bytes: int
+    sums: Mapping[BucketKey, BucketSums] = field(hash=False)
+
+
+class FactStore(Protocol):
+    """Remembers the sums of each table between looks, and from one process to the next."""
+
+    def load(self, table: str) -> StoredSums | None:
+        """What was saved last; None if nothing was, or if it cannot be used any more."""
+        ...
+
+    def save(self, table: str, sums: StoredSums) -> None:
+        """Remember the sums in place of earlier ones."""
+        ...
+
+
+class InMemory:
+    """A store that forgets with its process."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, StoredSums] = {}
+
+    def load(self, table: str) -> StoredSums | None:
+        """What was saved last."""
+        return self._sums.get(table)
+
+    def save(self, table: str, sums: StoredSums) -> None:
+        """Remember the sums."""
+        self._sums[table] = sums
