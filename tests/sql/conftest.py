@@ -1,0 +1,28 @@
+"""Tests of what the reader says run it in their own process; others start the process it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lakehouse_dagster.sql import reader, tasks
+from lakehouse_dagster.sql.worker_pool import Question
+
+
+@pytest.fixture
+def in_a_process_of_its_own() -> None:
+    """The test reads as users do."""
+
+
+@pytest.fixture(autouse=True)
+def _reads_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare hundreds of tests a process each; ``in_a_process_of_its_own`` keeps it."""
+    if "in_a_process_of_its_own" in request.fixturenames:
+        return
+
+    def ask_all(questions: Sequence[Question], *_: Any, **__: Any) -> list[Any]:
+        return [tasks.run(question.task, question.arguments) for question in questions]
+
+    monkeypatch.setattr(reader, "ask_all", ask_all)
