@@ -95,6 +95,10 @@ class CatalogError(LakehouseError):
     """The Paimon catalog cannot be read or was declared wrongly."""
 
 
+class CatalogUnreachableError(CatalogError):
+    """The catalog's server or its file system gave no answer; nothing is known about its tables."""
+
+
 class TableNotFoundError(CatalogError):
     """The catalog has no such table."""
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.paimon.masking import masked
+from lakehouse_dagster.paimon.metastores import Metastore, check_metastore, metastore_named
 
 if TYPE_CHECKING:
     from lakehouse_dagster.paimon.reader import CatalogReader
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
-_OUR_OPTIONS = frozenset({"type", "warehouse", "metastore"})
+_URI_WITH_PASSWORD = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/@]*:[^/@]*@")
+_OUR_OPTIONS = frozenset({"type", "warehouse", "metastore", "uri"})
+_CONNECT_SECONDS = "10"
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,44 +29,45 @@ class PaimonCatalog:
     Args:
         warehouse: folder of the tables: a local path, or a URI such as ``s3://bucket/lake``. A
             local path is made absolute and becomes a ``file://`` URI, in which, as in Paimon's
-            own ``Path``, nothing is percent-encoded.
+            own ``Path``, nothing is percent-encoded. With the metastore ``rest``, the name that
+            the server calls the warehouse by.
         name: name of the catalog in Flink SQL.
-        metastore: only ``filesystem`` for now.
+        metastore: ``filesystem``, ``jdbc``, ``rest`` or ``hive``.
         options: further options, passed to Flink and to pypaimon as they are.
+        uri: address of the metastore: ``jdbc:postgresql://…``, ``https://…``, ``thrift://…``.
 
     Raises:
-        ConfigurationError: the warehouse is empty, the metastore is not supported, or an option
-            repeats one of the arguments.
+        ConfigurationError: the warehouse is empty, the metastore is not known, its address or
+            options do not fit it, or an option repeats one of the arguments.
     """
 
     warehouse: str
     name: str = "lake"
     metastore: str = "filesystem"
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    uri: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "warehouse", _absolute(self.warehouse))
-        object.__setattr__(self, "options", dict(self.options))
         if not self.name.strip():
             raise ConfigurationError("A Paimon catalog needs a name.", remedy="Write name: lake.")
-        if self.metastore != "filesystem":
-            raise ConfigurationError(
-                f"The metastore {self.metastore!r} of the Paimon catalog {self.name} is not "
-                "supported.",
-                remedy="Write metastore: filesystem, or leave it out.",
-            )
+        metastore = metastore_named(self.metastore, self.name)
+        object.__setattr__(self, "metastore", metastore.value)
+        object.__setattr__(self, "options", dict(self.options))
+        object.__setattr__(self, "warehouse", _warehouse(self.warehouse, metastore))
         repeated = sorted(_OUR_OPTIONS & set(self.options))
         if repeated:
             raise ConfigurationError(
                 f"The options of the Paimon catalog {self.name} repeat {', '.join(repeated)}.",
-                remedy="Take them out of the options: warehouse and metastore have places of "
+                remedy="Take them out of the options: warehouse, metastore and uri have places of "
                 "their own, and the type is always paimon.",
             )
+        check_metastore(metastore, self.name, self.uri, self.options)
 
     def __repr__(self) -> str:
+        uri = "" if self.uri is None else f", uri={self.uri!r}"
         return (
             f"PaimonCatalog(warehouse={self.warehouse!r}, name={self.name!r}, "
-            f"metastore={self.metastore!r}, options={masked(self.options)!r})"
+            f"metastore={self.metastore!r}{uri}, options={masked(self.options)!r})"
         )
 
     def flink_options(self) -> dict[str, str]:
@@ -70,39 +75,63 @@ class PaimonCatalog:
         return {
             "type": "paimon",
             "metastore": self.metastore,
+            **({} if self.uri is None else {"uri": self.uri}),
             "warehouse": self.warehouse,
             **self.options,
         }
 
     def pypaimon_options(self) -> dict[str, str]:
-        """The options of pypaimon's ``CatalogFactory.create``, secrets included."""
+        """The options of pypaimon's ``CatalogFactory.create``, secrets included.
+
+        pypaimon knows no Hive metastore: it gets the warehouse, in whose folders the tables are.
+        """
         # pypaimon percent-decodes file URIs and cuts them at `#` and `?`, which Paimon in Java
         # does not; a plain path it leaves alone.
         warehouse = self.warehouse.removeprefix("file://")
-        return {"metastore": self.metastore, "warehouse": warehouse, **self.options}
+        if self.metastore == Metastore.HIVE or self.uri is None:
+            return {"metastore": "filesystem", "warehouse": warehouse, **self.options}
+        options = {"metastore": self.metastore, "uri": self.uri, "warehouse": warehouse}
+        if self.uri.startswith("jdbc:postgresql:"):
+            options["jdbc.connect_timeout"] = _CONNECT_SECONDS
+        return {**options, **self.options}
 
     def masked_options(self) -> dict[str, str]:
         """The options of ``CREATE CATALOG`` as they may be shown."""
         return masked(self.flink_options())
 
     def open(self) -> CatalogReader:
-        """A reader of the catalog's tables; nothing is read yet, and the reader needs no closing.
+        """The reader of the catalog's tables; nothing is read yet, and it needs no closing.
 
-        Raises:
-            CatalogError: the warehouse's kind of file system is not supported by pypaimon, or
-                its options do not do.
+        Equal catalogs share one. What cannot be read is told where it is read, so that one
+        unreachable server does not take the rest with it.
         """
-        from lakehouse_dagster.paimon.reader import CatalogReader
-
-        return CatalogReader(self)
+        return _reader(self)
 
 
-def _absolute(warehouse: str) -> str:
-    if not warehouse.strip():
+@lru_cache(maxsize=64)
+def _reader(catalog: PaimonCatalog) -> CatalogReader:
+    from lakehouse_dagster.paimon.reader import CatalogReader
+
+    return CatalogReader(catalog)
+
+
+def _warehouse(written: str, metastore: Metastore) -> str:
+    if not written.strip():
         raise ConfigurationError(
             "The warehouse of the Paimon catalog is empty.",
             remedy="Write the folder of the tables, such as /data/lake or s3://bucket/lake.",
         )
+    if _URI_WITH_PASSWORD.match(written):
+        raise ConfigurationError(
+            "The warehouse of the Paimon catalog holds a password, which would be shown.",
+            remedy="Take it out, and give the keys as options, such as s3.secret-key.",
+        )
+    if metastore is Metastore.REST:
+        return written
+    return _absolute(written)
+
+
+def _absolute(warehouse: str) -> str:
     if _SCHEME.match(warehouse) and not warehouse.startswith("file:"):
         return warehouse.rstrip("/")
     path = warehouse

@@ -10,7 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import (
@@ -75,7 +76,7 @@ class Server:
 
     @contextmanager
     def asked(self, doing: str) -> Iterator[None]:
-        """Ask in the block; raises what ``translated_errors`` does, or at once as long as silent."""
+        """Ask in the block; raises as ``translated_errors`` does, at once as long as silent."""
         if self._monotonic() < self._silent_until:
             raise CatalogUnreachableError(f"Could not {doing}: {self._reason}")
         try:
@@ -105,6 +106,10 @@ class WarehouseFiles:
         self._opening = threading.Lock()
         self._file_io: FileIO | None = None
 
+    def asked(self, doing: str) -> AbstractContextManager[None]:
+        """Read something in the block; raises ``CatalogError`` in place of everything else."""
+        return self._server.asked(doing)
+
     @property
     def file_io(self) -> FileIO:
         """pypaimon's way to the files; made when it is first needed."""
@@ -124,7 +129,7 @@ class WarehouseFiles:
                 return None
             except OSError:
                 pass
-        with self._server.asked(f"read {path}"):
+        with self.asked(f"read {path}"):
             try:
                 with self.file_io.new_input_stream(path) as stream:
                     return bytes(stream.read())
@@ -153,8 +158,24 @@ class WarehouseFiles:
                 return False
             except OSError:
                 pass
-        with self._server.asked(f"look for {path}"):
+        with self.asked(f"look for {path}"):
             return bool(self.file_io.exists(path))
+
+    def modified_at(self, path: str) -> datetime | None:
+        """When a file was last written (UTC); ``None`` when there is none, or nobody knows."""
+        if self._local:
+            try:
+                return datetime.fromtimestamp(os.stat(path).st_mtime, timezone.utc)
+            except FileNotFoundError:
+                return None
+            except OSError:
+                pass
+        with self.asked(f"look for {path}"):
+            try:
+                written = self.file_io.get_file_status(path).mtime
+            except FileNotFoundError:
+                return None
+            return written.astimezone(timezone.utc) if isinstance(written, datetime) else None
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names of the files and folders in a folder; none when it does not exist."""
@@ -165,7 +186,7 @@ class WarehouseFiles:
                 return ()
             except OSError:
                 pass
-        with self._server.asked(f"list {folder}"):
+        with self.asked(f"list {folder}"):
             try:
                 statuses = self.file_io.list_status(folder)
             except FileNotFoundError:
@@ -184,6 +205,9 @@ class NoFiles(WarehouseFiles):
 
     def exists(self, path: str) -> bool:
         return False
+
+    def modified_at(self, path: str) -> datetime | None:
+        return None
 
     def names(self, folder: str) -> tuple[str, ...]:
         return ()

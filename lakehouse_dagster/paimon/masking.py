@@ -9,7 +9,8 @@ MASK = "****"
 
 # Both spellings: Flink's `s3.secret-key` and pypaimon's `fs.s3.accessKeySecret`.
 _SECRET_KEY = re.compile(
-    r"(?i)password|passwd|secret|token|credential|access[-_.]?key|api[-_.]?key"
+    r"(?i)passw|passphrase|secret|token(?![-_.]?(provider|path|loader|ecs|enabled))|credential|jaas"
+    r"|(access|api|account|private)[-_.]?key"
 )
 
 

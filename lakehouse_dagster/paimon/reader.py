@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
-from lakehouse_dagster.paimon.files import WarehouseFiles, translated_errors
+from lakehouse_dagster.paimon.files import NoFiles, WarehouseFiles, translated_errors
 from lakehouse_dagster.paimon.manifests import changes_by_partition, delta_entries
 from lakehouse_dagster.paimon.masking import masked
+from lakehouse_dagster.paimon.metastores import Metastore
+from lakehouse_dagster.paimon.places import Place, Places, RestPlaces, WarehouseLayout
 from lakehouse_dagster.paimon.snapshots import SnapshotFolder
 from lakehouse_dagster.paimon.types import (
     ColumnSchema,
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from lakehouse_dagster.paimon.catalog import PaimonCatalog
 
-_DATABASE_SUFFIX = ".db"
 # Neither paths that lead out of the warehouse, nor Paimon's `table$branch_b` and system tables.
 _TABLE_NAME = re.compile(r"^([^./$`\s][^./$`]*)\.([^./$`\s][^/$`]*)$")
 
@@ -39,7 +40,8 @@ class CatalogReader:
 
     def __init__(self, catalog: PaimonCatalog) -> None:
         self.catalog = catalog
-        self._files = WarehouseFiles(catalog.pypaimon_options())
+        asks_server = catalog.metastore == Metastore.REST
+        self._places: Places = RestPlaces(catalog) if asks_server else WarehouseLayout(catalog)
 
     def databases(self) -> tuple[str, ...]:
         """The names of the databases.
@@ -47,15 +49,7 @@ class CatalogReader:
         Raises:
             CatalogError: the warehouse does not exist or cannot be read.
         """
-        names = self._files.names(self._files.root)
-        if not names and not self._files.exists(self._files.root):
-            raise CatalogError(
-                f"The warehouse {self.catalog.warehouse} does not exist.",
-                remedy="Look at its path; Flink makes it with the first CREATE DATABASE.",
-            )
-        return tuple(
-            name.removesuffix(_DATABASE_SUFFIX) for name in names if name.endswith(_DATABASE_SUFFIX)
-        )
+        return self._places.databases()
 
     def tables(self) -> tuple[str, ...]:
         """The tables of all databases, as ``database.table``.
@@ -63,15 +57,10 @@ class CatalogReader:
         Raises:
             CatalogError: the warehouse does not exist or cannot be read.
         """
-        return tuple(
-            f"{database}.{name}"
-            for database in self.databases()
-            for name in self._files.names(f"{self._files.root}/{database}{_DATABASE_SUFFIX}")
-            if not name.startswith(".") and self._files.exists(self._schema_folder(database, name))
-        )
+        return self._places.tables()
 
     def table(self, name: str) -> TableReader:
-        """A reader of one table, which need not exist yet.
+        """A reader of one table, which need not exist yet; nothing is read or asked.
 
         Args:
             name: ``database.table``.
@@ -84,25 +73,32 @@ class CatalogReader:
             raise TableNotFoundError(
                 f"{name!r} is not the name of a table.", remedy="Write database.table."
             )
-        path = f"{self._files.root}/{match[1]}{_DATABASE_SUFFIX}/{match[2]}"
-        return TableReader(self.catalog, self._files, name, path)
-
-    def _schema_folder(self, database: str, table: str) -> str:
-        return f"{self._files.root}/{database}{_DATABASE_SUFFIX}/{table}/schema"
+        return TableReader(self.catalog, self._places, match[1], match[2])
 
 
 class TableReader:
     """Reads one table; made by :meth:`CatalogReader.table`."""
 
-    def __init__(self, catalog: PaimonCatalog, files: WarehouseFiles, name: str, path: str) -> None:
-        self.name = name
+    def __init__(self, catalog: PaimonCatalog, places: Places, database: str, table: str) -> None:
+        self.name = f"{database}.{table}"
         self._catalog = catalog
-        self._files = files
-        self._path = path
-        self._snapshots = SnapshotFolder(files, name, path)
+        self._find: Callable[[], Place] = lambda: places.place(database, table)
 
     def __repr__(self) -> str:
         return f"TableReader({self.name!r})"
+
+    @property
+    def _files(self) -> WarehouseFiles:
+        return self._find().files
+
+    @property
+    def _path(self) -> str:
+        return self._find().path
+
+    @property
+    def _snapshots(self) -> SnapshotFolder:
+        place = self._find()
+        return SnapshotFolder(place.files, self.name, place.path)
 
     def exists(self) -> bool:
         """Whether the catalog has the table; one look, nothing is read."""
@@ -198,9 +194,7 @@ class TableReader:
             CatalogError: a column does not exist, or the rows cannot be read.
         """
         with translated_errors(f"read the table {self.name}", self._files.options):
-            from pypaimon import CatalogFactory
-
-            table = CatalogFactory.create(dict(self._files.options)).get_table(self.name)
+            table = self._paimon_table()
             if snapshot_id is not None:
                 if self.snapshot(snapshot_id) is None:
                     raise self._no_snapshot(snapshot_id)
@@ -212,6 +206,14 @@ class TableReader:
             if limit is not None:
                 builder = builder.with_limit(limit)
             return builder.new_read().to_arrow(builder.new_scan().plan().splits())
+
+    def _paimon_table(self) -> Any:
+        from pypaimon.common.identifier import Identifier
+        from pypaimon.table.file_store_table import FileStoreTable
+
+        place, schema = self._find(), self._paimon_schema()
+        name = Identifier.from_string(self.name)
+        return FileStoreTable(place.files.file_io, name, place.path, schema)
 
     def _partition_fields(self, schema_id: int) -> Sequence[Any]:
         """pypaimon's fields of the partition columns.
@@ -233,10 +235,13 @@ class TableReader:
             return False
 
     def _paimon_schema(self) -> Any:
-        with translated_errors(f"read the schema of the table {self.name}", self._files.options):
+        place = self._find()
+        with place.files.asked(f"read the schema of the table {self.name}"):
             from pypaimon.schema.schema_manager import SchemaManager
 
-            schema = SchemaManager(self._files.file_io, self._path).latest()
+            # Folders that do not exist have no files, and no way to them.
+            exists = not isinstance(place.files, NoFiles)
+            schema = SchemaManager(place.files.file_io, place.path).latest() if exists else None
         if schema is None:
             raise TableNotFoundError(
                 f"The catalog {self._catalog.name} ({self._catalog.warehouse}) has no table "

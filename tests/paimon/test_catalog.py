@@ -45,7 +45,10 @@ def test_a_relative_warehouse_is_fixed_where_it_was_declared(
         ({"warehouse": "file://host/lake"}, "is not an absolute local path"),
         ({"warehouse": "file:lake"}, "is not an absolute local path"),
         ({"warehouse": "/lake", "name": ""}, "needs a name"),
-        ({"warehouse": "/lake", "metastore": "hive"}, "metastore 'hive' .* is not supported"),
+        (
+            {"warehouse": "/lake", "metastore": "glue"},
+            "unknown metastore .glue.*rest, hive",
+        ),
         ({"warehouse": "/lake", "options": {"warehouse": "/b"}}, "repeat warehouse"),
     ],
 )
@@ -93,9 +96,9 @@ def test_an_error_of_the_file_system_does_not_show_secrets(monkeypatch: pytest.M
 
     monkeypatch.setattr("pypaimon.common.file_io.FileIO.get", refuse)
     with pytest.raises(CatalogError) as caught:
-        PaimonCatalog("s3://bucket/lake", options=SECRETS).open()
+        PaimonCatalog("gs://bucket/lake", options=SECRETS).open().tables()
     assert str(caught.value) == (
-        "Could not open the warehouse s3://bucket/lake: ValueError: bad credentials: **** ****"
+        "Could not open the warehouse gs://bucket/lake: ValueError: bad credentials: **** ****"
     )
     assert caught.value.__suppress_context__
 
