@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
@@ -232,7 +233,7 @@ class Walk:
         for projection in node.expressions:
             star = self._star(projection, scope)
             if star is not None:
-                names.extend(star.names)
+                names.extend(_unused(star.names, names))
                 made_from.extend(star.made_from)
                 if star.beyond is not None:
                     beyond.append(star.beyond)
@@ -334,13 +335,11 @@ class Walk:
         if natural:
             using = [name for name in before.names if right.find(name) is not None]
         if using:
-            self._join_using(using, args.get("side") or "", before, right, scope)
+            self._join_using(using, before, right, scope)
         if args.get("on") is not None:
             scope.filter_by(self.value(args["on"], scope))
 
-    def _join_using(
-        self, using: list[str], side: str, before: Scope, right: Relation, scope: Scope
-    ) -> None:
+    def _join_using(self, using: list[str], before: Scope, right: Relation, scope: Scope) -> None:
         common: dict[str, int] = {}
         for name in using:
             left_column = before.unqualified(name)
@@ -348,9 +347,8 @@ class Walk:
             left_bits = UNKNOWN if left_column is None else left_column
             right_bits = UNKNOWN if right_column is None else right_column
             scope.filter_by(left_bits | right_bits)
-            common[name] = {"": left_bits, "LEFT": left_bits, "RIGHT": right_bits}.get(
-                side.upper(), left_bits | right_bits
-            )
+            # Whatever the join's kind, Flink makes COALESCE(left, right) of it.
+            common[name] = left_bits | right_bits
         scope.merge(common, 0, right)
 
 
@@ -379,9 +377,25 @@ def output_name(projection: exp.Expr, position: int) -> str:
         return projection.alias
     if isinstance(projection, exp.Column):
         return projection.name
-    if isinstance(projection, exp.Dot) and isinstance(projection.expression, exp.Identifier):
-        return projection.expression.name
+    field = projection
+    while isinstance(field, exp.Dot):
+        field = field.this
+    if isinstance(field, exp.Column):  # a field of a field; that of a call has no name
+        return projection.name or projection.expression.name
     return f"EXPR${position}"
+
+
+def _unused(star: Sequence[str], used: Sequence[str]) -> Sequence[str]:
+    """Names that a star adds, numbered where they repeat (``id``, ``id0``), as Calcite does."""
+    taken = set(used)
+    if len(taken.union(star)) == len(taken) + len(star):
+        return star
+    added = []
+    for name in star:
+        attempts = itertools.chain([name], (f"{name}{number}" for number in itertools.count()))
+        added.append(next(attempt for attempt in attempts if attempt not in taken))
+        taken.add(added[-1])
+    return added
 
 
 def _is_clock(node: exp.Expr) -> bool:

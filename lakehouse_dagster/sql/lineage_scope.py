@@ -178,7 +178,8 @@ class Scope:
     @property
     def open(self) -> list[Relation]:
         """The relations that may have columns that are not known."""
-        return [relation for _, relation in self.relations if relation.beyond is not None]
+        found = {id(r): r for _, r in self.relations if r.beyond is not None}
+        return list(found.values())
 
     def star(self) -> Relation:
         """What ``*`` stands for."""

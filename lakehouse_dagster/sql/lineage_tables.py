@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def function_relation(
     return Relation((), (), filters, lambda _: made_from)
 
 
-def _input(walk: Walk, argument: nodes.TableArgument, scope: Scope) -> Relation:
+def _input(walk: Walk, argument: exp.Expr, scope: Scope) -> Relation:
     if isinstance(argument.this, exp.Table):
         return walk.named(argument.this, scope)
     return walk.query(argument.this, scope.around)
@@ -64,7 +65,32 @@ def _windowed(table: Relation, arguments: Sequence[exp.Expr]) -> Relation:
 
 
 def pattern_relation(walk: Walk, node: nodes.PatternTable, scope: Scope) -> Relation:
-    """What MATCH_RECOGNIZE gives: any of its columns at most from all columns of its input."""
-    table = walk.named(node.this, scope)
-    made_from = table.everything | AT_MOST
-    return Relation((), (), table.filters, lambda _: made_from)
+    """What MATCH_RECOGNIZE gives: partition columns or all of the input's, then the measures.
+
+    Which rows a measure takes its value from is the pattern's choice, so it is at most from every
+    column of the input; the pattern's conditions, partition and order filter rows.
+    """
+    table = _input(walk, node, scope)
+    inner = Scope(scope.around)
+    inner.add((), table)
+    for variable in _pattern_variables(node):
+        inner.relations.append(((variable,), table))
+    filters = walk.values([variable.expression for variable in node.args["define"]], inner)
+    partition = node.args.get("partition_by") or []
+    keys = [walk.value(column, inner) for column in partition]
+    if node.args.get("order") is not None:
+        filters |= walk.value(node.args["order"], inner)
+    for key in keys:
+        filters |= key
+    measures = [measure.alias for measure in node.args.get("measures") or []]
+    made_from = [table.everything | AT_MOST] * len(measures)
+    filters |= inner.filters
+    if (node.args.get("rows") or "").upper().startswith("ALL"):
+        names = [*table.names, *measures]
+        return Relation(names, [*table.made_from, *made_from], filters, table.beyond)
+    return Relation([*(column.name for column in partition), *measures], keys + made_from, filters)
+
+
+def _pattern_variables(node: nodes.PatternTable) -> set[str]:
+    defined = [*node.args["define"], *(node.args.get("subsets") or [])]
+    return {v.this.name for v in defined} | set(re.findall(r"\w+", node.args["pattern"]))
