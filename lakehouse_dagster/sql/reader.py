@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lakehouse_dagster.sql.cache import ScriptCache, key_of
 from lakehouse_dagster.sql.model import Location, Problem, Project, Script, Severity
 from lakehouse_dagster.sql.project import merge
 from lakehouse_dagster.sql.transport import from_data
-from lakehouse_dagster.sql.worker_pool import Limits, Question, Unanswered, ask_all
+from lakehouse_dagster.sql.worker_pool import Question, Unanswered, WorkerPool
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,15 @@ def _read(files: Sequence[_File], catalog: str) -> list[Script]:
     questions = [
         Question(
             "read",
-            {"text": f.text, "path": f.path, "stem": f.stem, "catalog": catalog},
+            {"text": f.text, "path": f.path, "stem": f.stem},
             characters=len(f.text),
         )
         for f in (files[number] for number in missing)
     ]
-    answers = ask_all(questions, Limits()) if questions else []
+    answers: list[Any] = []
+    if questions:
+        with WorkerPool() as pool:
+            answers = pool.ask_all(questions, {"catalog": catalog})
     failed: dict[int, Unanswered] = {}
     for number, answer in zip(missing, answers, strict=True):
         if isinstance(answer, Unanswered):

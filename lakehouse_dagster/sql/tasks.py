@@ -9,14 +9,16 @@ from lakehouse_dagster.sql.script_reader import ScriptReader
 from lakehouse_dagster.sql.transport import to_data
 
 
-def run(task: str, arguments: dict[str, Any]) -> Any:
-    """Do the named task."""
-    return _TASKS[task](**arguments)
+class Tasks:
+    """The tasks, in a setting that is the same for many of them."""
 
+    def __init__(self, setting: dict[str, Any]) -> None:
+        self._catalog: str = setting["catalog"]
 
-def _read(text: str, path: str, stem: str, catalog: str) -> Any:
-    script = ScriptReader(text, path, stem=stem, lake=catalog).read()
-    return {"script": to_data(script), "holds_secret": hold_secret(script.statements)}
+    def run(self, task: str, arguments: dict[str, Any]) -> Any:
+        """Do the named task."""
+        return {"read": self._read}[task](**arguments)
 
-
-_TASKS = {"read": _read}
+    def _read(self, text: str, path: str, stem: str) -> Any:
+        script = ScriptReader(text, path, stem=stem, lake=self._catalog).read()
+        return {"script": to_data(script), "holds_secret": hold_secret(script.statements)}

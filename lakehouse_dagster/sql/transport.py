@@ -1,10 +1,14 @@
-"""Carries the model through JSON: for a reader in a process of its own, and for ``--json``."""
+"""Carries the model through JSON: to and from the reading process, its cache, and for ``--json``.
+
+How a class is turned around is worked out once, from its fields' types: a project holds a hundred
+thousand objects, and definitions are loaded often.
+"""
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -12,11 +16,15 @@ from typing import Any, TypeVar
 
 M = TypeVar("M")
 
+_Encoder: typing.TypeAlias = Callable[[Any], Any]
+_Decoder: typing.TypeAlias = Callable[[Any, dict[Any, Any]], Any]
+_SCALARS = (str, int, float, bool, type(None))
+
 
 def to_data(value: Any) -> Any:
     """Turn a model object into dicts, lists, strings and numbers."""
-    if is_dataclass(value):
-        return {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _encoder(type(value))(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -26,29 +34,136 @@ def to_data(value: Any) -> Any:
     return value
 
 
-def from_data(kind: type[M], data: Any) -> M:
-    """Turn what ``to_data`` made of an object of this class into an equal object."""
-    made: M = _made(kind, data)
+def from_data(kind: type[M], data: Any, seen: dict[Any, Any] | None = None) -> M:
+    """Turn what ``to_data`` made of an object of this class into an equal object.
+
+    Args:
+        seen: Small objects met before; equal ones are then the same object. Give one dict for
+            data that belongs together.
+    """
+    made: M = _decoder(typing.cast(Any, kind))(data, {} if seen is None else seen)
     return made
 
 
-def _made(kind: Any, data: Any) -> Any:
+@cache
+def _encoder(kind: Any) -> _Encoder:
+    """How a value of this type becomes plain data."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        inner = next(a for a in arguments if a is not type(None))
-        return None if data is None else _made(inner, data)
+        inner = _encoder(_not_none(arguments))
+        return lambda value: None if value is None else inner(value)
+    if origin is tuple and _is_scalar(arguments[0]):
+        return list
     if origin is tuple:
-        return tuple(_made(arguments[0], member) for member in data)
+        member = _encoder(arguments[0])
+        return lambda value: [member(one) for one in value]
     if origin is not None and issubclass(origin, Mapping):
-        return dict(data)
+        member = _encoder(arguments[1])
+        return lambda value: {key: member(one) for key, one in value.items()}
     if isinstance(kind, type) and is_dataclass(kind):
-        hints = _hints(kind)
-        return kind(**{name: _made(hints[name], member) for name, member in data.items()})
+        plain, others = _split_fields(kind)
+        encoders = [(name, _encoder(hint)) for name, hint in others.items()]
+
+        def encode(value: Any) -> dict[str, Any]:
+            data = {name: getattr(value, name) for name in plain}
+            for name, encoder in encoders:
+                data[name] = encoder(getattr(value, name))
+            return data
+
+        return encode
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
-    return data
+        return lambda value: value.value
+    return to_data
+
+
+@cache
+def _decoder(kind: Any) -> _Decoder:
+    """How plain data becomes a value of this type."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        inner = _decoder(_not_none(arguments))
+        return lambda data, seen: None if data is None else inner(data, seen)
+    if origin is tuple and _is_scalar(arguments[0]):
+        return lambda data, seen: tuple(data)
+    if origin is tuple:
+        member = _decoder(arguments[0])
+        return lambda data, seen: tuple([member(one, seen) for one in data])
+    if origin is not None and issubclass(origin, Mapping):
+        member = _decoder(arguments[1])
+        return lambda data, seen: {key: member(one, seen) for key, one in data.items()}
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _dataclass_decoder(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return lambda data, seen: kind(data)
+    return lambda data, seen: data
+
+
+def _dataclass_decoder(kind: type) -> _Decoder:
+    plain, others = _split_fields(kind)
+    decoders = {name: _decoder(hint) for name, hint in others.items()}
+    known = {*plain, *decoders}
+
+    def decode(data: Any, seen: dict[Any, Any]) -> Any:
+        if not known.issuperset(data):
+            raise ValueError(f"{kind.__name__} has no {', '.join(set(data) - known)}.")
+        values = dict(data)
+        for name, decoder in decoders.items():
+            if name in values:
+                values[name] = decoder(values[name], seen)
+        return kind(**values)
+
+    if not _is_small(kind):
+        return decode
+
+    def decode_small(data: Any, seen: dict[Any, Any]) -> Any:
+        values = [
+            decoders[name](value, seen) if name in decoders else value
+            for name, value in data.items()
+        ]
+        key = (kind, *data, *values)
+        found = seen.get(key)
+        if found is None:
+            found = seen[key] = kind(**dict(zip(data, values, strict=True)))
+        return found
+
+    return decode_small
+
+
+def _is_small(kind: type) -> bool:
+    """Whether objects of a class hold no collections of objects, so that many are equal."""
+    return all(_is_small_value(_without_none(hint)) for hint in _hints(kind).values())
+
+
+def _is_small_value(kind: Any) -> bool:
+    if typing.get_origin(kind) is tuple:
+        return _is_scalar(typing.get_args(kind)[0])
+    if is_dataclass(kind):
+        return _is_small(typing.cast(type, kind))
+    return _is_scalar(kind) or (isinstance(kind, type) and issubclass(kind, Enum))
+
+
+def _split_fields(kind: type) -> tuple[list[str], dict[str, Any]]:
+    """The names of fields that JSON knows as they are, and the types of the others."""
+    hints = _hints(kind)
+    plain = [name for name, hint in hints.items() if _is_scalar(_without_none(hint))]
+    return plain, {name: hint for name, hint in hints.items() if name not in plain}
+
+
+def _is_scalar(kind: Any) -> bool:
+    return kind in _SCALARS
+
+
+def _without_none(kind: Any) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return _not_none(typing.get_args(kind))
+    return kind
+
+
+def _not_none(arguments: tuple[Any, ...]) -> Any:
+    return next(a for a in arguments if a is not type(None))
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}

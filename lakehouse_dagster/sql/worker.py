@@ -77,7 +77,11 @@ def main(memory_bytes: int) -> None:
         # Whoever asks stops waiting first and kills this process; unless it was killed itself.
         signal.setitimer(signal.ITIMER_REAL, question["seconds"] + _GRACE_SECONDS)
         try:
-            answer = tasks.run(question["task"], question["arguments"])
+            if "setting" in question:
+                doing = tasks.Tasks(question["setting"])
+                answer = None
+            else:
+                answer = doing.run(question["task"], question["arguments"])
             write_frame(answers, {"answer": answer})
         except MemoryError:
             answer = question = None

@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import IO, Any, cast
@@ -68,61 +68,71 @@ class _WorkerEndedError(Exception):
         self.timed_out = timed_out
 
 
-def ask_all(
-    questions: Sequence[Question], limits: Limits, *, workers: int | None = None
-) -> list[Any | Unanswered]:
-    """Ask reading processes all questions; the answers are in the order of the questions.
+class WorkerPool:
+    """Reading processes, started when something is asked; leaving the ``with`` block ends them."""
 
-    A question that takes too long, too much memory or ends its process is ``Unanswered``, and a
-    new process goes on with the rest. No process is left when this returns or raises.
+    def __init__(self, limits: Limits | None = None, *, most_workers: int | None = None) -> None:
+        """Args:
+        most_workers: By default as many as there are processors, up to 4.
+        """
+        self._limits = limits or Limits()
+        self._most = most_workers or min(4, os.cpu_count() or 1)
+        self._workers: list[_Worker] = []
 
-    Args:
-        workers: How many processes at most; by default as many as there are processors, up to 4,
-            and fewer for few questions.
+    def __enter__(self) -> WorkerPool:
+        return self
 
-    Raises:
-        ConfigurationError: No reading process can be started in this environment.
-    """
-    if workers is None:
-        workers = min(4, os.cpu_count() or 1, -(-len(questions) // _QUESTIONS_A_WORKER))
-    answers: list[Any | Unanswered] = [Unanswered("nobody was asked")] * len(questions)
-    waiting: SimpleQueue[int] = SimpleQueue()
-    # The longest first, so that no process is left alone with it at the end.
-    for number in sorted(range(len(questions)), key=lambda n: -questions[n].characters):
-        waiting.put(number)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def work(worker: _Worker) -> None:
-        while True:
-            try:
-                number = waiting.get_nowait()
-            except Empty:
-                return
-            answers[number] = worker.answer(questions[number])
+    def ask_all(self, questions: Sequence[Question], setting: Any) -> list[Any | Unanswered]:
+        """Ask all questions; the answers are in the order of the questions.
 
-    with _workers(limits, max(workers, 1)) as found:
-        if len(found) == 1:
-            work(found[0])
+        A question that takes too long, too much memory or ends its process is ``Unanswered``, and
+        a new process goes on with the rest.
+
+        Args:
+            setting: Plain data that all questions refer to; each process is told it once.
+
+        Raises:
+            ConfigurationError: No reading process can be started in this environment.
+        """
+        answers: list[Any | Unanswered] = [Unanswered("nobody was asked")] * len(questions)
+        waiting: SimpleQueue[int] = SimpleQueue()
+        # The longest first, so that no process is left alone with it at the end.
+        for number in sorted(range(len(questions)), key=lambda n: -questions[n].characters):
+            waiting.put(number)
+
+        def work(worker: _Worker) -> None:
+            with suppress(Empty):
+                while True:
+                    number = waiting.get_nowait()
+                    answers[number] = worker.answer(questions[number], setting)
+
+        workers = self._workers_for(len(questions))
+        if len(workers) == 1:
+            work(workers[0])
             return answers
-        with ThreadPoolExecutor(len(found)) as threads:
+        with ThreadPoolExecutor(len(workers)) as threads:
             try:
-                for done in [threads.submit(work, worker) for worker in found]:
+                for done in [threads.submit(work, worker) for worker in workers]:
                     done.result()
             except BaseException:
                 # The threads wait for answers: only the end of the processes ends them.
-                for worker in found:
-                    worker.close()
+                self.close()
                 raise
-    return answers
+        return answers
 
-
-@contextmanager
-def _workers(limits: Limits, number: int) -> Iterator[list[_Worker]]:
-    workers = [_Worker(limits) for _ in range(number)]
-    try:
-        yield workers
-    finally:
-        for worker in workers:
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
             worker.close()
+
+    def _workers_for(self, questions: int) -> list[_Worker]:
+        wanted = max(1, min(self._most, -(-questions // _QUESTIONS_A_WORKER)))
+        while len(self._workers) < wanted:
+            self._workers.append(_Worker(self._limits))
+        return self._workers[:wanted]
 
 
 class _Worker:
@@ -131,16 +141,18 @@ class _Worker:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
+        self._setting: Any = None
         self._closed = False
         self._lock = threading.Lock()
 
-    def answer(self, question: Question) -> Any | Unanswered:
+    def answer(self, question: Question, setting: Any) -> Any | Unanswered:
+        """The answer, which the setting decides as well."""
         seconds = self._limits.seconds_for(question.characters)
         asked = {"task": question.task, "arguments": question.arguments, "seconds": seconds}
         for _ in range(2):
             # A process that ended may have been ended from outside: its successor is asked again.
             try:
-                told = self._exchange(asked, seconds)
+                told = self._exchange(asked, setting)
             except FrameTooLongError:
                 self._end()
                 return Unanswered("what it says is too long")
@@ -165,9 +177,13 @@ class _Worker:
             self._closed = True
         self._end()
 
-    def _exchange(self, question: Any, seconds: float) -> dict[str, Any]:
+    def _exchange(self, question: dict[str, Any], setting: Any) -> dict[str, Any]:
         process = self._running()
-        return self._within(seconds, process, question)
+        if self._setting is not setting:
+            told = {"setting": setting, "seconds": _START_SECONDS}
+            self._within(_START_SECONDS, process, told)
+            self._setting = setting
+        return self._within(question["seconds"], process, question)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None:
@@ -214,16 +230,14 @@ class _Worker:
 
     def _end(self) -> None:
         process, self._process = self._process, None
+        self._setting = None
         if process is None:
             return
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            try:
-                if stream is not None:
-                    stream.close()
-            except OSError:
-                continue  # what was not sent any more
+            with suppress(OSError):  # of what was not sent any more
+                cast(IO[bytes], stream).close()
 
 
 def _start(memory_bytes: int) -> subprocess.Popen[bytes]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakehouse_dagster.sql import reader, tasks
-from lakehouse_dagster.sql.worker_pool import Question
+from lakehouse_dagster.sql import tasks
+from lakehouse_dagster.sql.worker_pool import Question, WorkerPool
 
 
 @pytest.fixture
@@ -22,7 +22,8 @@ def _reads_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if "in_a_process_of_its_own" in request.fixturenames:
         return
 
-    def ask_all(questions: Sequence[Question], *_: Any, **__: Any) -> list[Any]:
-        return [tasks.run(question.task, question.arguments) for question in questions]
+    def ask_all(_: WorkerPool, questions: Sequence[Question], setting: Any) -> list[Any]:
+        here = tasks.Tasks(setting)
+        return [here.run(question.task, question.arguments) for question in questions]
 
-    monkeypatch.setattr(reader, "ask_all", ask_all)
+    monkeypatch.setattr(WorkerPool, "ask_all", ask_all)
