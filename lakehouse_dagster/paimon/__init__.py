@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lakehouse_dagster.paimon.types import (
         ColumnSchema,
         PartitionChanges,
+        PartitionFiles,
         Snapshot,
         SnapshotChanges,
         SnapshotRange,
@@ -26,6 +27,7 @@ _HOMES = {
     "ColumnSchema": "types",
     "PaimonCatalog": "catalog",
     "PartitionChanges": "types",
+    "PartitionFiles": "types",
     "Snapshot": "types",
     "SnapshotChanges": "types",
     "SnapshotRange": "types",
@@ -38,6 +40,7 @@ __all__ = [
     "ColumnSchema",
     "PaimonCatalog",
     "PartitionChanges",
+    "PartitionFiles",
     "Snapshot",
     "SnapshotChanges",
     "SnapshotRange",

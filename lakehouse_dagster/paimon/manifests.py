@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from lakehouse_dagster.errors import SnapshotNotFoundError
 from lakehouse_dagster.paimon.files import WarehouseFiles, translated_errors
-from lakehouse_dagster.paimon.types import PartitionChanges
+from lakehouse_dagster.paimon.types import PartitionChanges, PartitionFiles
 
 _ADD = 0
+_UNKNOWN = datetime(1970, 1, 1)
 
 
 def delta_entries(
@@ -36,6 +38,23 @@ def delta_entries(
     for manifest in records_of(files, f"{folder}/{document['deltaManifestList']}", table_name):
         entries += records_of(files, f"{folder}/{manifest['_FILE_NAME']}", table_name)
     return entries
+
+
+def live_entries(
+    files: WarehouseFiles, table_name: str, table_path: str, document: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The entries of the files that a snapshot consists of; arguments as of ``delta_entries``."""
+    folder = f"{table_path}/manifest"
+    live: dict[tuple[object, ...], dict[str, Any]] = {}
+    for listed in (document["baseManifestList"], document["deltaManifestList"]):
+        for manifest in records_of(files, f"{folder}/{listed}", table_name):
+            for entry in records_of(files, f"{folder}/{manifest['_FILE_NAME']}", table_name):
+                key = (entry["_PARTITION"], entry["_BUCKET"], entry["_FILE"]["_FILE_NAME"])
+                if entry["_KIND"] == _ADD:
+                    live[key] = entry
+                else:
+                    live.pop(key, None)
+    return list(live.values())
 
 
 def records_of(files: WarehouseFiles, path: str, table_name: str) -> list[dict[str, Any]]:
@@ -71,6 +90,24 @@ def changes_by_partition(
     return tuple(
         _summed(_partition_values(row, partition_fields, options), of_partition)
         for row, of_partition in by_partition.items()
+    )
+
+
+def files_by_partition(
+    entries: Sequence[Mapping[str, Any]],
+    partition_fields: Sequence[Any],
+    options: Mapping[str, str],
+) -> tuple[PartitionFiles, ...]:
+    """The partitions of live files; arguments as of ``changes_by_partition``."""
+    newest: dict[bytes, datetime] = {}
+    for entry in entries:
+        made, row = entry["_FILE"]["_CREATION_TIME"], entry["_PARTITION"]
+        # Avro's two kinds of time differ in whether Python sees a time zone.
+        made = (made or _UNKNOWN).replace(tzinfo=timezone.utc)
+        newest[row] = max(made, newest.get(row, made))
+    return tuple(
+        PartitionFiles(_partition_values(row, partition_fields, options), made)
+        for row, made in newest.items()
     )
 
 

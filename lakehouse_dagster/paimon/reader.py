@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
 from lakehouse_dagster.paimon.files import NoFiles, WarehouseFiles, translated_errors
-from lakehouse_dagster.paimon.manifests import changes_by_partition, delta_entries
+from lakehouse_dagster.paimon.manifests import (
+    changes_by_partition,
+    delta_entries,
+    files_by_partition,
+    live_entries,
+)
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.metastores import Metastore
 from lakehouse_dagster.paimon.places import Place, Places, RestPlaces, WarehouseLayout
 from lakehouse_dagster.paimon.snapshots import SnapshotFolder
 from lakehouse_dagster.paimon.types import (
     ColumnSchema,
+    PartitionFiles,
     Snapshot,
     SnapshotChanges,
     SnapshotRange,
@@ -165,15 +171,27 @@ class TableReader:
             SnapshotNotFoundError: the snapshot has expired or was never made.
             TableNotFoundError: there is no such table.
         """
-        document = self._snapshots.document(snapshot_id)
-        if document is None:
-            # Tells a missing table from a missing snapshot.
-            self._paimon_schema()
-            raise self._no_snapshot(snapshot_id)
+        document = self._document(snapshot_id)
         snapshot = self._snapshots.parsed(document)
         entries = delta_entries(self._files, self.name, self._path, document)
         fields = self._partition_fields(snapshot.schema_id)
         return SnapshotChanges(snapshot, changes_by_partition(entries, fields, self._files.options))
+
+    def partitions(self, snapshot_id: int) -> tuple[PartitionFiles, ...]:
+        """The partitions that have data files in a snapshot, from all its manifests.
+
+        Raises:
+            SnapshotNotFoundError: the snapshot has expired or was never made.
+            TableNotFoundError: there is no such table.
+        """
+        document = self._document(snapshot_id)
+        entries = live_entries(self._files, self.name, self._path, document)
+        fields = self._partition_fields(self._snapshots.parsed(document).schema_id)
+        return files_by_partition(entries, fields, self._files.options)
+
+    def oldest_snapshot_id(self) -> int | None:
+        """The id of the oldest snapshot that still exists; ``None`` when there is none."""
+        return self._snapshots.oldest_id()
 
     def read(
         self,
@@ -249,6 +267,14 @@ class TableReader:
                 remedy="Look at its name, or start the job that creates it.",
             )
         return schema
+
+    def _document(self, snapshot_id: int) -> dict[str, Any]:
+        document = self._snapshots.document(snapshot_id)
+        if document is None:
+            # Tells a missing table from a missing snapshot.
+            self._paimon_schema()
+            raise self._no_snapshot(snapshot_id)
+        return document
 
     def _no_snapshot(self, snapshot_id: int) -> SnapshotNotFoundError:
         return SnapshotNotFoundError(

@@ -57,6 +57,10 @@ class SnapshotFolder:
             )
         return max(found, default=None)
 
+    def oldest_id(self) -> int | None:
+        """The id of the oldest snapshot that still exists; ``None`` when there is none."""
+        return min(self._listed_ids(), default=None)
+
     def document(self, snapshot_id: int) -> dict[str, Any] | None:
         """The snapshot's JSON; ``None`` when it has expired or was never made."""
         path = self._path(snapshot_id)

@@ -85,3 +85,15 @@ class SnapshotChanges:
 
     snapshot: Snapshot
     partitions: tuple[PartitionChanges, ...]
+
+
+@dataclass(frozen=True)
+class PartitionFiles:
+    """A partition that has data files in a snapshot, typed as in ``PartitionChanges``.
+
+    ``newest_file_at`` is when its newest file was made by the clock **and in the time zone** of the
+    machine that wrote it, which Paimon does not write down (``DataFileMeta.creationTime``).
+    """
+
+    partition: Mapping[str, Any] = field(hash=False)
+    newest_file_at: datetime

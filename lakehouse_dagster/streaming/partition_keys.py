@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Partition = Mapping[str, object]
 """The value of each partition column, in the table's order, as Paimon keeps it; None is NULL."""
 
+_DAY = timedelta(days=1)
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT")
 
 
@@ -182,6 +183,11 @@ class PartitionKeys:
         local = window[0].replace(tzinfo=None)
         last_open = dimension.every.step(local, 1 - dimension.end_offset)
         return last_open.replace(tzinfo=dimension.zone) <= now
+
+    def has_begun(self, key: str, now: datetime) -> bool:
+        """Whether the partition's window may have data; clocks may differ by a day."""
+        window = self.window(key)
+        return window is None or window[0] <= now + _DAY or self.listed(key, now)
 
     def order(self, key: str) -> tuple[datetime | None, str]:
         """Sorts keys oldest first."""

@@ -174,6 +174,13 @@ class ProgressPolicy:
     """At most so many events a tick; what is left over comes with the next."""
     threads: int = 8
     """How many tables are looked at side by side."""
+    partition_grace: timedelta | str = "10m"
+    """How long after the end of its window a time partition is told of."""
+    partition_quiet: timedelta | str = "30m"
+    """A partition without a window, or with late data, is told of once nothing changed it for so
+    long; one that never comes to rest, at the latest after twelve times as long."""
+    partition_events_per_tick: int = 40
+    """At most so many partitions are told of in a tick, beside ``events_per_tick``."""
 
     def __post_init__(self) -> None:
         _check(self)

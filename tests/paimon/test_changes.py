@@ -178,3 +178,19 @@ def test_a_snapshot_that_expires_while_it_is_read_is_not_half_told(
 def test_changes_of_a_missing_table_say_that_the_table_is_missing(warehouse: Path) -> None:
     with pytest.raises(TableNotFoundError, match=r"has no table dwd\.orders"):
         _reader(warehouse).changes(1)
+
+
+def test_the_partitions_of_a_snapshot_are_those_with_files(daily: Writer, warehouse: Path) -> None:
+    daily.append([{"id": 1, "dt": FIRST}, {"id": 2, "dt": SECOND}, {"id": 3, "dt": None}])
+    daily.append([{"id": 4, "dt": SECOND}])
+    daily.truncate({"dt": FIRST})
+    reader = _reader(warehouse)
+    found = {p.partition["dt"]: p.newest_file_at for p in reader.partitions(2)}
+    assert set(found) == {FIRST, SECOND, None}
+    assert found[SECOND] > found[FIRST]
+    assert {p.partition["dt"] for p in reader.partitions(3)} == {SECOND, None}
+    assert reader.oldest_snapshot_id() == 1
+    daily.expire(1)
+    assert reader.oldest_snapshot_id() == 2
+    with pytest.raises(SnapshotNotFoundError, match=r"dwd.orders has no snapshot 1"):
+        reader.partitions(1)

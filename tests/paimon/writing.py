@@ -49,6 +49,12 @@ class Writer:
         write.close()
         commit.close()
 
+    def truncate(self, *partitions: dict[str, Any]) -> None:
+        """Commit that these partitions have no rows any more."""
+        commit = self.catalog.get_table(self.name).new_batch_write_builder().new_commit()
+        commit.truncate_partitions(list(partitions))
+        commit.close()
+
     def expire(self, *snapshot_ids: int) -> None:
         """Delete snapshot files, as expiry leaves a table behind."""
         for snapshot_id in snapshot_ids:
