@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from sqlglot import exp, generator
+from sqlglot import exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
+from lakehouse_dagster.sql.dialect_write_statements import StatementWriter
+
+_NEGATED = {exp.In: "IN", exp.Like: "LIKE", exp.SimilarTo: "SIMILAR TO", exp.Between: "BETWEEN"}
 
 
-class FlinkGenerator(generator.Generator):
+class FlinkGenerator(StatementWriter):
     """sqlglot's tree to Flink SQL."""
 
     TABLE_HINTS = True
     QUERY_HINTS = True
-    TYPE_MAPPING = generator.Generator.TYPE_MAPPING | {
-        exp.DType.BLOB: "BYTES",
-        exp.DType.LIST: "MULTISET",
-        exp.DType.STRUCT: "ROW",
-        exp.DType.TEXT: "STRING",
-        exp.DType.TIMESTAMPLTZ: "TIMESTAMP_LTZ",
-        exp.DType.TIMESTAMPTZ: "TIMESTAMP",
-    }
-    PROPERTIES_LOCATION = generator.Generator.PROPERTIES_LOCATION | {
-        nodes.DistributedByProperty: exp.Properties.Location.POST_SCHEMA,
-        nodes.TableLikeProperty: exp.Properties.Location.POST_EXPRESSION,
-        nodes.UsingResourcesProperty: exp.Properties.Location.POST_EXPRESSION,
-    }
-    TRANSFORMS = generator.Generator.TRANSFORMS | {
-        nodes.SetOption: lambda self, e: self.set_option(e),
-        nodes.ResetOption: lambda self, e: f"RESET {self.sql(e, 'this')}".strip(),
-        nodes.DropObject: lambda self, e: self.drop_object(e),
-        nodes.StatementSet: lambda self, e: self.statement_set(e),
-        nodes.MetadataColumnConstraint: lambda self, e: self.metadata_column(e),
+    SUPPORTS_BETWEEN_FLAGS = True
+    TRANSFORMS = StatementWriter.TRANSFORMS | {
         nodes.TableFunction: lambda self, e: self.table_function(e),
         nodes.TableArgument: lambda self, e: self.table_argument(e),
-        nodes.NamedArgument: lambda self, e: f"{e.name} => {self.sql(e, 'expression')}",
+        nodes.ModelArgument: lambda self, e: f"MODEL {self.sql(e, 'this')}",
+        nodes.NamedArgument: lambda self, e: (
+            f"{self.sql(e, 'this')} => {self.sql(e, 'expression')}"
+        ),
         nodes.Descriptor: lambda self, e: f"DESCRIPTOR({self.expressions(e, flat=True)})",
         nodes.PatternTable: lambda self, e: self.pattern_table(e),
         nodes.PatternVariable: lambda self, e: (
@@ -46,157 +35,15 @@ class FlinkGenerator(generator.Generator):
         nodes.TypedLiteral: lambda self, e: f"{e.args['kind']} {self.sql(e, 'this')}",
         nodes.MapConstructor: lambda self, e: f"MAP[{self.expressions(e, flat=True)}]",
         nodes.FunctionWithClauses: lambda self, e: self.function_with_clauses(e),
+        nodes.IsJson: lambda self, e: f"{self.sql(e, 'this')} IS {_json(e)}",
         exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
         exp.CurrentTimestamp: lambda self, e: "CURRENT_TIMESTAMP",
         exp.CurrentDate: lambda self, e: "CURRENT_DATE",
         exp.CurrentTime: lambda self, e: "CURRENT_TIME",
         exp.Localtime: lambda self, e: "LOCALTIME",
         exp.Localtimestamp: lambda self, e: "LOCALTIMESTAMP",
-        exp.StrPosition: lambda self, e: (
-            f"POSITION({self.sql(e, 'substr')} IN {self.sql(e, 'this')})"
-        ),
         exp.Version: lambda self, e: f"FOR SYSTEM_TIME AS OF {self.sql(e, 'expression')}",
     }
-
-    # statements
-
-    def set_option(self, e: exp.Expr) -> str:
-        """Write SET with quoted key and value, which every version takes."""
-        if not e.args.get("this"):
-            return "SET"
-        return f"SET {self.sql(e, 'this')} = {self.sql(e, 'value')}"
-
-    def statement_set(self, e: exp.Expr) -> str:
-        """Write the form that is one statement to the SQL Gateway."""
-        members = "".join(f" {self.sql(member)};" for member in e.expressions)
-        return f"EXECUTE STATEMENT SET BEGIN{members} END"
-
-    def command_sql(self, expression: exp.Command) -> str:
-        """Write a statement that is kept as text."""
-        return f"{self.sql(expression, 'this')} {expression.text('expression')}".strip()
-
-    def use_sql(self, expression: exp.Use) -> str:
-        """Write USE [CATALOG | MODULES]."""
-        kind = self.sql(expression, "kind")
-        names = self.sql(expression, "this") or self.expressions(expression, flat=True)
-        return " ".join(filter(None, ("USE", kind, names)))
-
-    def drop_object(self, expression: exp.Expr) -> str:
-        """Write DROP."""
-        words = [
-            "DROP",
-            "TEMPORARY" if expression.args.get("temporary") else "",
-            self.sql(expression, "kind"),
-            "IF EXISTS" if expression.args.get("exists") else "",
-            self.sql(expression, "this"),
-            "CASCADE" if expression.args.get("cascade") else "",
-            "RESTRICT" if expression.args.get("restrict") else "",
-        ]
-        return " ".join(filter(None, words))
-
-    def create_sql(self, expression: exp.Create) -> str:
-        """Write CREATE with its clauses in the order of Flink's grammar."""
-        properties = expression.find(exp.Properties)
-        found = properties.expressions if properties and properties.parent is expression else []
-        temporary = any(isinstance(p, exp.TemporaryProperty) for p in found)
-        function = self.sql(expression, "kind").endswith("FUNCTION")
-        body = self.sql(expression, "expression")
-        words = [
-            "CREATE",
-            "OR REPLACE" if expression.args.get("replace") else "",
-            "TEMPORARY" if temporary else "",
-            self.sql(expression, "kind"),
-            "IF NOT EXISTS" if expression.args.get("exists") else "",
-            self.sql(expression, "this"),
-            f"AS {body}" if body and function else "",
-            *(self._property(p, found) for p in found),
-            f"AS {body}" if body and not function else "",
-        ]
-        return " ".join(filter(None, words))
-
-    def _property(self, e: exp.Expr, siblings: list[exp.Expr]) -> str:
-        if isinstance(e, exp.SchemaCommentProperty):
-            return f"COMMENT {self.sql(e, 'this')}"
-        if isinstance(e, exp.PartitionedByProperty):
-            return f"PARTITIONED BY {self.sql(e, 'this')}"
-        if isinstance(e, exp.LanguageProperty):
-            return f"LANGUAGE {self.sql(e, 'this')}"
-        if isinstance(e, nodes.DistributedByProperty):
-            return self._distribution(e)
-        if isinstance(e, nodes.TableLikeProperty):
-            options = f" ({e.args['options']})" if e.args.get("options") else ""
-            return f"LIKE {self.sql(e, 'this')}{options}"
-        if isinstance(e, nodes.UsingResourcesProperty):
-            jars = (f"{p.name} {self.sql(p, 'value')}" for p in e.expressions)
-            return f"USING {', '.join(jars)}"
-        options_of_with = [p for p in siblings if type(p) is exp.Property]
-        if type(e) is exp.Property and e is options_of_with[0]:
-            return f"WITH ({', '.join(map(self._option, options_of_with))})"
-        return ""
-
-    def _option(self, e: exp.Expr) -> str:
-        value = self.sql(e, "value")
-        return f"{self.sql(e, 'this')} = {value}" if value else self.sql(e, "this")
-
-    def _distribution(self, e: exp.Expr) -> str:
-        columns = self.expressions(e, flat=True)
-        by = f" BY {self.sql(e, 'this')}({columns})" if columns else ""
-        buckets = f" INTO {self.sql(e, 'buckets')} BUCKETS" if e.args.get("buckets") else ""
-        return f"DISTRIBUTED{by}{buckets}"
-
-    def insert_sql(self, expression: exp.Insert) -> str:
-        """Write INSERT INTO or OVERWRITE; the partition stands before the columns."""
-        target = expression.this
-        columns = ""
-        if isinstance(target, exp.Schema):
-            columns = f"({self.expressions(target, flat=True)})"
-            target = target.this
-        words = [
-            "INSERT OVERWRITE" if expression.args.get("overwrite") else "INSERT INTO",
-            self.sql(target),
-            self.sql(expression, "partition"),
-            columns,
-            self.sql(expression, "expression"),
-        ]
-        return self.prepend_ctes(expression, " ".join(filter(None, words)))
-
-    # columns and types
-
-    def metadata_column(self, e: exp.Expr) -> str:
-        """Write METADATA [FROM 'key'] [VIRTUAL]."""
-        key = f" FROM {self.sql(e, 'this')}" if e.args.get("this") else ""
-        return f"METADATA{key}{' VIRTUAL' if e.args.get('virtual') else ''}"
-
-    def columndef_sql(self, expression: exp.ColumnDef, sep: str = " ") -> str:
-        """Write a column, or a field of ROW, whose comment has no keyword."""
-        if isinstance(expression.parent, exp.DataType):
-            comment = expression.find(exp.CommentColumnConstraint)
-            words = [self.sql(expression, "this"), self.sql(expression, "kind")]
-            if comment and comment.find_ancestor(exp.ColumnDef) is expression:
-                words.append(self.sql(comment, "this"))
-            return " ".join(words)
-        return super().columndef_sql(expression, sep)
-
-    def computedcolumnconstraint_sql(self, expression: exp.ComputedColumnConstraint) -> str:
-        """Write AS expression."""
-        return f"AS {self.sql(expression, 'this')}"
-
-    def primarykeycolumnconstraint_sql(self, expression: exp.PrimaryKeyColumnConstraint) -> str:
-        """Write PRIMARY KEY [NOT ENFORCED] of a single column."""
-        return " ".join(("PRIMARY KEY", *expression.args.get("options", ())))
-
-    def datatype_sql(self, expression: exp.DataType) -> str:
-        """Write a type as Flink's documentation does: ``DECIMAL(10, 2)``, ``ROW<a INT>``."""
-        if expression.this == exp.DType.USERDEFINED:
-            text = str(expression.args["kind"])
-        elif expression.args.get("nested"):
-            inner = self.expressions(expression, flat=True)
-            text = f"{self.TYPE_MAPPING.get(expression.this, expression.this.value)}<{inner}>"
-        else:
-            text = super().datatype_sql(expression)
-            if expression.this == exp.DType.TIMESTAMPTZ:
-                text += " WITH TIME ZONE"
-        return f"{text} NOT NULL" if expression.args.get("nullable") is False else text
 
     # queries
 
@@ -213,7 +60,6 @@ class FlinkGenerator(generator.Generator):
             (
                 self.table_parts(expression),
                 f" {version}" if version else "",
-                self.sql(expression, "sample"),
                 f"{sep}{alias}" if alias else "",
                 self._joins(expression),
             )
@@ -228,13 +74,17 @@ class FlinkGenerator(generator.Generator):
         return f"{lateral}{call}{self._alias(e)}{self._joins(e)}"
 
     def table_argument(self, e: exp.Expr) -> str:
-        """Write a table given to a function."""
-        partition = ", ".join(self.sql(column) for column in e.args.get("partition_by") or ())
+        """Write a table given to a function; several columns only stand in brackets."""
+        columns = [self.sql(column) for column in e.args.get("partition_by") or ()]
+        partition = ", ".join(columns) if len(columns) < 2 else f"({', '.join(columns)})"
+        order = e.args.get("order")
+        keys = [self.sql(key) for key in order.expressions] if order else []
+        sorting = ", ".join(keys) if len(keys) < 2 else f"({', '.join(keys)})"
         words = [
             "" if isinstance(e.this, exp.Subquery) else "TABLE",
             self.sql(e, "this"),
             f"PARTITION BY {partition}" if partition else "",
-            self.sql(e, "order").strip(),
+            f"ORDER BY {sorting}" if sorting else "",
         ]
         return " ".join(filter(None, words))
 
@@ -267,21 +117,46 @@ class FlinkGenerator(generator.Generator):
     def not_sql(self, expression: exp.Not) -> str:
         """Write ``x IS NOT NULL`` and ``x NOT IN (…)``, as people do."""
         inner = expression.this
+        head = self.sql(inner, "this")
         if isinstance(inner, exp.Is):
-            return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
-        if isinstance(inner, exp.In):
-            members = self.in_sql(inner)
-            head = f"{self.sql(inner, 'this')} "
-            if members.startswith(f"{head}IN "):
-                return f"{head}NOT {members[len(head) :]}"
-        return super().not_sql(expression)
+            return f"{head} IS NOT {self.sql(inner, 'expression')}"
+        if isinstance(inner, nodes.IsJson):
+            return f"{head} IS NOT {_json(inner)}"
+        pattern = inner.this if isinstance(inner, exp.Escape) else inner
+        word = _NEGATED.get(type(pattern))
+        if word is None:
+            return f"NOT {self.sql(inner)}"
+        head = self.sql(pattern, "this")
+        rest = self.sql(inner).removeprefix(f"{head} ")
+        return f"{head} NOT {rest}" if rest.startswith(word) else f"NOT {self.sql(inner)}"
 
     def trim_sql(self, expression: exp.Trim) -> str:
-        """Write ``TRIM([BOTH | LEADING | TRAILING] characters FROM text)``."""
-        text, characters = self.sql(expression, "this"), self.sql(expression, "expression")
-        if not characters:
-            return f"TRIM({text})"
-        return f"TRIM({expression.text('position') or 'BOTH'} {characters} FROM {text})"
+        """Write ``TRIM([[BOTH | LEADING | TRAILING] [characters] FROM] text)``."""
+        side, characters = expression.text("position"), self.sql(expression, "expression")
+        words = [
+            side,
+            characters,
+            "FROM" if side or characters else "",
+            self.sql(expression, "this"),
+        ]
+        return f"TRIM({' '.join(filter(None, words))})"
+
+    def strposition_sql(self, expression: exp.StrPosition) -> str:
+        """Write ``POSITION(part IN text [FROM start])``."""
+        start = self.sql(expression, "position")
+        part, text = self.sql(expression, "substr"), self.sql(expression, "this")
+        return f"POSITION({part} IN {text}{f' FROM {start}' if start else ''})"
+
+    def interval_sql(self, expression: exp.Interval) -> str:
+        """Write ``INTERVAL '1-2' YEAR TO MONTH``."""
+        return f"INTERVAL {self.sql(expression, 'this')} {self.sql(expression, 'unit')}"
+
+    def windowspec_sql(self, expression: exp.WindowSpec) -> str:
+        """Write ``ROWS BETWEEN … AND …`` or ``ROWS … PRECEDING``, as it was."""
+        if expression.args.get("end"):
+            return super().windowspec_sql(expression)
+        words = (self.sql(expression, key) for key in ("kind", "start", "start_side"))
+        return " ".join(filter(None, words))
 
     def _alias(self, e: exp.Expr) -> str:
         alias = self.sql(e, "alias")
@@ -289,3 +164,7 @@ class FlinkGenerator(generator.Generator):
 
     def _joins(self, e: exp.Expr) -> str:
         return self.expressions(e, key="joins", sep="", flat=True)
+
+
+def _json(e: exp.Expr) -> str:
+    return f"JSON {e.text('kind')}".strip()

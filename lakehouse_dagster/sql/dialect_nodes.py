@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
+
+SEPARATOR_IN_SET = TokenType.BREAK
+"""What a semicolon inside a statement set becomes, as sqlglot cuts its input at semicolons."""
 
 
 class SetOption(exp.Expression):
@@ -37,6 +40,92 @@ class StatementSet(exp.Expression):
     arg_types = {"expressions": True}
 
 
+class AlterObject(exp.Expression):
+    """``ALTER kind name action``; ``action`` is one ``AlterAction``."""
+
+    arg_types = {
+        "this": True,
+        "kind": True,
+        "temporary": False,
+        "exists": False,
+        "action": True,
+    }
+
+
+class AlterAction(exp.Expression):
+    """What ALTER does.
+
+    By ``kind``: ``ADD`` and ``MODIFY`` have table elements in ``expressions`` (as CREATE TABLE has
+    them; the place of a column is its ``position``), ``DROP`` columns, ``ADD`` and ``DROP`` also
+    ``exp.Partition`` nodes; ``SET`` has options, ``RESET`` keys; ``RENAME TO`` has the new name in
+    ``this``, ``RENAME`` a column in ``this`` and its new name in ``value``; ``AS`` has a query or a
+    class; the rest speaks for itself.
+    """
+
+    arg_types = {
+        "kind": True,
+        "this": False,
+        "value": False,
+        "expressions": False,
+        "exists": False,
+        "wrapped": False,
+    }
+
+
+class Explain(exp.Expression):
+    """``EXPLAIN [details] statement``; ``this`` is the statement, ``expressions`` the details."""
+
+    arg_types = {"this": True, "expressions": False}
+
+
+class CompilePlan(exp.Expression):
+    """``COMPILE [AND EXECUTE] PLAN 'path' [IF NOT EXISTS] FOR statement``."""
+
+    arg_types = {"this": True, "path": True, "exists": False, "executed": False}
+
+
+class ExecutePlan(exp.Expression):
+    """``EXECUTE PLAN 'path'``."""
+
+    arg_types = {"this": True}
+
+
+class CallProcedure(exp.Expression):
+    """``CALL sys.compact(…)``: the name as a word, not a table, and the arguments."""
+
+    arg_types = {"this": True, "expressions": False}
+
+
+class LoadModule(exp.Expression):
+    """``LOAD MODULE name WITH (…)`` or ``UNLOAD MODULE name`` (``kind``)."""
+
+    arg_types = {"this": True, "kind": True, "expressions": False}
+
+
+class AddJar(exp.Expression):
+    """``ADD JAR 'path'`` or ``REMOVE JAR 'path'`` (``kind``)."""
+
+    arg_types = {"this": True, "kind": True}
+
+
+class ReplaceOnlyProperty(exp.Property):
+    """``REPLACE TABLE``, which wants the table to be there, unlike ``CREATE OR REPLACE``."""
+
+    arg_types = {}
+
+
+class ModelColumnsProperty(exp.Property):
+    """``INPUT (…)`` or ``OUTPUT (…)`` of a model."""
+
+    arg_types = {"this": True, "expressions": True}
+
+
+class RefreshProperty(exp.Property):
+    """``FRESHNESS = INTERVAL …`` or ``REFRESH_MODE = …`` of a materialized table."""
+
+    arg_types = {"this": True, "value": True}
+
+
 class MetadataColumnConstraint(exp.Expression, exp.ColumnConstraintKind):
     """``METADATA [FROM 'key'] [VIRTUAL]``."""
 
@@ -50,9 +139,15 @@ class DistributedByProperty(exp.Property):
 
 
 class TableLikeProperty(exp.Property):
-    """``LIKE t (INCLUDING ALL …)``; the options are kept as text."""
+    """``LIKE t (INCLUDING ALL …)``; ``expressions`` are ``LikeOption`` nodes."""
 
-    arg_types = {"this": True, "options": False}
+    arg_types = {"this": True, "expressions": False}
+
+
+class LikeOption(exp.Expression):
+    """``INCLUDING OPTIONS``: the word of the feature and INCLUDING, EXCLUDING or OVERWRITING."""
+
+    arg_types = {"this": True, "strategy": True}
 
 
 class UsingResourcesProperty(exp.Property):
@@ -85,9 +180,15 @@ class TableArgument(exp.Expression):
 
 
 class NamedArgument(exp.Expression):
-    """``NAME => value``."""
+    """``NAME => value``; the name is an ``exp.Identifier``."""
 
     arg_types = {"this": True, "expression": True}
+
+
+class ModelArgument(exp.Expression):
+    """``MODEL m``, given to a table function; the name is a word, not a table."""
+
+    arg_types = {"this": True}
 
 
 class Descriptor(exp.Expression):
@@ -168,3 +269,9 @@ class FunctionWithClauses(exp.Expression):
     """A function whose arguments end in keywords: ``JSON_VALUE(x, '$.a' RETURNING INT)``."""
 
     arg_types = {"this": True, "expressions": False, "clauses": False}
+
+
+class IsJson(exp.Expression):
+    """``a IS JSON [VALUE | OBJECT | ARRAY | SCALAR]``; ``kind`` is that word or None."""
+
+    arg_types = {"this": True, "kind": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import TokenType, exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
-from lakehouse_dagster.sql.dialect_ddl import DdlParser
+from lakehouse_dagster.sql.dialect_statements import StatementParser
 
 _ROWS_PER_MATCH = (
     ("ONE", "ROW", "PER", "MATCH"),
@@ -16,7 +16,7 @@ _ROWS_PER_MATCH = (
 )
 
 
-class PatternParser(DdlParser):
+class PatternParser(StatementParser):
     """Adds ``t MATCH_RECOGNIZE (…) AS m``."""
 
     def parse_pattern_table(self, table: exp.Expr) -> exp.Expr:
@@ -64,8 +64,8 @@ class PatternParser(DdlParser):
     def _parse_measure(self) -> exp.Expr:
         value = self._parse_disjunction()
         if value is None or not self._match(TokenType.ALIAS):
-            self.raise_error("Expected a measure and AS")
-        return self.expression(exp.Alias(this=value, alias=self._parse_pattern_name()))
+            raise self._refused("Expected a measure and AS")
+        return self.expression(exp.Alias(this=value, alias=self._parse_plain_name()))
 
     def _parse_after_match(self) -> str | None:
         if not self._match_text_seq("AFTER", "MATCH"):
@@ -74,44 +74,33 @@ class PatternParser(DdlParser):
         if fixed:
             return fixed
         if not self._match_text_seq("SKIP", "TO"):
-            self.raise_error("Expected SKIP")
+            raise self._refused("Expected SKIP")
         where = self._prev.text.upper() if self._match_texts(("FIRST", "LAST")) else ""
-        return " ".join(filter(None, ("SKIP TO", where, self._parse_pattern_name().sql("flink"))))
+        return " ".join(filter(None, ("SKIP TO", where, self._parse_plain_name().sql("flink"))))
 
     def _parse_pattern(self) -> str:
         if not self._match_text_seq("PATTERN") or not self._match(TokenType.L_PAREN):
-            self.raise_error("Expected PATTERN (")
-        first, last, depth = self._curr, None, 0
-        while self._curr and not (depth == 0 and self._curr.token_type == TokenType.R_PAREN):
-            kind = self._curr.token_type
-            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-            last = self._curr
-            self._advance()
-        if last is None or not self._match(TokenType.R_PAREN):
-            self.raise_error("Expected the variables of the pattern")
-        return self._find_sql(first, last)
+            raise self._refused("Expected PATTERN (")
+        pattern = self._parse_clauses()
+        if not pattern or not self._match(TokenType.R_PAREN):
+            raise self._refused("Expected the variables of the pattern")
+        return pattern
 
     def _parse_subset(self) -> exp.Expr:
-        name = self._parse_pattern_name()
+        name = self._parse_plain_name()
         if not self._match(TokenType.EQ):
-            self.raise_error("Expected =")
-        members = self._parse_wrapped_csv(self._parse_pattern_name)
+            raise self._refused("Expected =")
+        members = self._parse_wrapped_csv(self._parse_plain_name)
         return self.expression(nodes.PatternSubset(this=name, expressions=members))
 
     def _parse_definitions(self) -> list[exp.Expr]:
         if not self._match_text_seq("DEFINE"):
-            self.raise_error("Expected DEFINE")
+            raise self._refused("Expected DEFINE")
         return self._parse_csv(self._parse_definition)
 
     def _parse_definition(self) -> exp.Expr:
-        name = self._parse_pattern_name()
+        name = self._parse_plain_name()
         if not self._match(TokenType.ALIAS):
-            self.raise_error("Expected AS")
+            raise self._refused("Expected AS")
         condition = self._parse_disjunction()
         return self.expression(nodes.PatternVariable(this=name, expression=condition))
-
-    def _parse_pattern_name(self) -> exp.Expr:
-        name = self._parse_id_var(any_token=False)
-        if name is None:
-            self.raise_error("Expected a name")
-        return name

@@ -7,6 +7,7 @@ import re
 
 from sqlglot import Token, TokenType, tokens
 
+from lakehouse_dagster.sql.dialect_nodes import SEPARATOR_IN_SET
 from lakehouse_dagster.sql.scanner import TokenKind, scan
 
 # sqlglot's keywords are those of all its dialects together. Only what Flink's grammar knows, or
@@ -90,7 +91,6 @@ _KEPT_KEYWORDS = frozenset(
         "SET",
         "SOME",
         "TABLE",
-        "TABLESAMPLE",
         "TEMPORARY",
         "THEN",
         "TIME",
@@ -122,9 +122,6 @@ _KEPT_PHRASES = frozenset(
 )
 _KEPT_OPERATORS = frozenset({"/*+", "||", ">=", "<=", "<>", "!=", "=>"})
 
-SEPARATOR_IN_SET = TokenType.BREAK
-"""What a semicolon inside a statement set becomes, as sqlglot cuts its input at semicolons."""
-
 
 class FlinkTokenizer(tokens.Tokenizer):
     """Tokens of Flink SQL: backticked names, no backslash escapes, hints after any word."""
@@ -150,11 +147,17 @@ class FlinkTokenizer(tokens.Tokenizer):
     } | {
         "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         "MINUS": TokenType.EXCEPT,
+        "NEXT": TokenType.NEXT,
     }
 
     def tokenize(self, sql: str) -> list[Token]:
         """Return the tokens; offsets are those of the text given."""
-        return _join_statement_sets(super().tokenize(_prepared(sql)))
+        found = super().tokenize(_prepared(sql) if _UNKNOWN_TO_SQLGLOT.search(sql) else sql)
+        return _join_statement_sets(found) if _STATEMENT_SET.search(sql) else found
+
+
+_UNKNOWN_TO_SQLGLOT = re.compile(r"//|\$\{")
+_STATEMENT_SET = re.compile(r"\bSTATEMENT\b.*\bSET\b", re.IGNORECASE | re.DOTALL)
 
 
 def _prepared(sql: str) -> str:

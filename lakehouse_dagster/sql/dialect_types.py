@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import TokenType, exp, parser
+from sqlglot.errors import ParseError
 
 _PLAIN_TYPES = {
     "CHAR": exp.DType.CHAR,
@@ -131,12 +132,12 @@ class TypeParser(parser.Parser):
             constraints.append(exp.ColumnConstraint(kind=exp.CommentColumnConstraint(this=comment)))
         return self.expression(exp.ColumnDef(this=name, kind=kind, constraints=constraints))
 
-    def _parse_member_type(self) -> exp.DataType | None:
+    def _parse_member_type(self) -> exp.DataType:
         """Parse a type inside of another, where NOT NULL belongs to the type itself."""
         parsed = self._parse_flink_type()
         if parsed is None:
-            self.raise_error("Expected a type")
-        elif self._match_pair(TokenType.NOT, TokenType.NULL):
+            raise self._refused("Expected a type")
+        if self._match_pair(TokenType.NOT, TokenType.NULL):
             parsed.set("nullable", False)
         else:
             self._match(TokenType.NULL)
@@ -170,4 +171,9 @@ class TypeParser(parser.Parser):
 
     def _expect(self, token_type: TokenType, what: str) -> None:
         if not self._match(token_type):
-            self.raise_error(f"Expected {what}")
+            raise self._refused(f"Expected {what}")
+
+    def _refused(self, reason: str) -> ParseError:
+        """Return the error to raise at this token, whatever the error level: nothing is guessed."""
+        self.raise_error(reason)
+        return self.errors[-1]
