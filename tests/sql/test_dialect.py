@@ -147,7 +147,7 @@ def test_the_compiled_build_of_sqlglot_is_refused_with_what_to_do() -> None:
         "import sqlglot.tokens as t; t.SQLGLOTC_INSTALLED = True\n"
         "from lakehouse_dagster.errors import ConfigurationError\n"
         "try:\n"
-        "    from lakehouse_dagster.sql import read_script\n"
+        "    from lakehouse_dagster.sql.dialect import Flink\n"
         "except ConfigurationError as error:\n"
         "    print(error)\n"
     )
