@@ -107,7 +107,7 @@ def insert_lineage(
 
 def referenced_columns(expression: exp.Expr) -> tuple[str, ...]:
     """The columns of its own table that an expression names, such as a computed column's."""
-    return unique(column.parts[0].name for column in expression.find_all(exp.Column))
+    return unique(column.parts[0].name for column in expression.find_all(exp.Column, bfs=False))
 
 
 def _static_partition(insert: exp.Insert) -> tuple[str, ...]:
