@@ -1,0 +1,110 @@
+"""What maintenance can do to a table, and what is known when it is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+Partition = tuple[tuple[str, str | None], ...]
+"""Column and value of each partition column, in the table's order; None for NULL."""
+
+
+class ActionKind(str, Enum):
+    """One piece of maintenance work; the order is that in which a table gets them."""
+
+    COMPACT = "compact"
+    COMPACT_FULL = "full compaction"
+    EXPIRE_TAGS = "tag expiry"
+    EXPIRE_PARTITIONS = "partition expiry"
+    EXPIRE_SNAPSHOTS = "snapshot expiry"
+    EXPIRE_CHANGELOGS = "changelog expiry"
+    COMPACT_MANIFESTS = "manifest compaction"
+    REMOVE_ORPHANS = "orphan removal"
+
+
+@dataclass(frozen=True)
+class Action:
+    """A piece of work that is due.
+
+    Args:
+        partitions: those concerned; None for the whole table.
+        names: tags concerned.
+        keep: the least number of newest snapshots or changelogs that stay.
+        older_than: nothing younger is touched.
+        reason: why it is due, in one sentence with the figures.
+        figures: the figures behind it, by name, as shown.
+        rewrite_bytes: what it is expected to rewrite; 0 where it only deletes.
+        benefit: files that a full scan need not open, or that vanish from the disk.
+    """
+
+    table: str
+    kind: ActionKind
+    reason: str
+    partitions: tuple[Partition, ...] | None = None
+    names: tuple[str, ...] = ()
+    keep: int | None = None
+    older_than: datetime | None = None
+    figures: Mapping[str, str] = field(default_factory=dict, hash=False)
+    rewrite_bytes: int = 0
+    benefit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who still needs snapshots from one on: a consumer, a tag, a branch, one of our jobs.
+
+    ``snapshot_id`` is the first that it needs; None where that is not known, and then nothing
+    may expire.
+    """
+
+    kind: str
+    name: str
+    snapshot_id: int | None
+
+    def __str__(self) -> str:
+        at = "an unknown snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
+        return f"{self.kind} {self.name} (needs {at})"
+
+
+@dataclass(frozen=True)
+class Past:
+    """What became of a kind of action on a table so far."""
+
+    done_at: datetime | None = None
+    failed_at: datetime | None = None
+    failures: int = 0
+    """In a row, since the last success."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What besides the files decides: who needs what, who writes, what was done.
+
+    Args:
+        holders: who still needs old snapshots.
+        protected_tags: tags on which branches stand.
+        compacts_by_itself: a dedicated compaction job of ours runs for the table.
+        running: an action on the table is under way.
+        past: what became of each kind of action.
+    """
+
+    holders: tuple[Holder, ...] = ()
+    protected_tags: frozenset[str] = frozenset()
+    compacts_by_itself: bool = False
+    running: bool = False
+    past: Mapping[ActionKind, Past] = field(default_factory=dict, hash=False)
+
+    def of(self, kind: ActionKind) -> Past:
+        """What became of this kind of action."""
+        return self.past.get(kind, Past())
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a table is due for, and what is not done though it would be due, and why."""
+
+    table: str
+    actions: tuple[Action, ...] = ()
+    held_back: tuple[str, ...] = ()

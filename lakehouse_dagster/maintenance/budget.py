@@ -1,0 +1,112 @@
+"""What is done first when more is due than the limits allow, and what shares a Flink job.
+
+The order is by benefit per byte rewritten: files that a full scan no longer opens, or that leave
+the disk, for each megabyte that must be written again. What only deletes comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
+from lakehouse_dagster.maintenance.spec import Limits, size_bytes
+
+_MEBIBYTE = 1024**2
+_COMPACTIONS = (ActionKind.COMPACT, ActionKind.COMPACT_FULL)
+
+
+@dataclass(frozen=True)
+class ActionGroup:
+    """Actions that one Flink job does together: one action, or compactions of small tables."""
+
+    actions: tuple[Action, ...]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables concerned."""
+        return tuple(action.table for action in self.actions)
+
+    @property
+    def rewrite_bytes(self) -> int:
+        """What all of them together rewrite."""
+        return sum(action.rewrite_bytes for action in self.actions)
+
+
+@dataclass(frozen=True)
+class Postponed:
+    """An action that is due but does not fit into this run, and why."""
+
+    action: Action
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What one run does, in order, and what waits for a later one."""
+
+    groups: tuple[ActionGroup, ...]
+    postponed: tuple[Postponed, ...]
+
+
+def within_budget(decisions: Iterable[Decision], limits: Limits, *, running: int = 0) -> RunPlan:
+    """Choose what one run does of all that is due.
+
+    Of each table only the first action is taken: the next is decided by what it leaves behind.
+
+    Args:
+        decisions: of all tables.
+        limits: over all tables.
+        running: actions that are under way on the cluster.
+    """
+    first = [decision.actions[0] for decision in decisions if decision.actions]
+    ranked = sorted(first, key=lambda action: (-benefit_per_mebibyte(action), action.table))
+    chosen, postponed = _affordable(ranked, limits)
+    groups = _grouped(chosen, size_bytes(limits.small_table))
+    free = max(0, limits.concurrent - running)
+    if not free:
+        reason = f"{running} actions are under way, and at most {limits.concurrent} may be."
+        postponed += [Postponed(a, reason) for group in groups for a in group.actions]
+        groups = []
+    return RunPlan(tuple(groups), tuple(postponed))
+
+
+def benefit_per_mebibyte(action: Action) -> float:
+    """Files less for each megabyte rewritten; what rewrites little counts as one megabyte."""
+    return action.benefit / max(1.0, action.rewrite_bytes / _MEBIBYTE)
+
+
+def _affordable(ranked: Sequence[Action], limits: Limits) -> tuple[list[Action], list[Postponed]]:
+    budget = size_bytes(limits.size_a_run)
+    chosen: list[Action] = []
+    postponed: list[Postponed] = []
+    spent = 0
+    for action in ranked:
+        if len(chosen) >= limits.actions_a_run:
+            reason = f"One run does at most {limits.actions_a_run} actions."
+            postponed.append(Postponed(action, reason))
+        elif spent and spent + action.rewrite_bytes > budget:
+            # The first one is always taken: else a table larger than the budget never is.
+            better = f"{len(chosen)} actions with more benefit per byte take {spent} bytes"
+            postponed.append(Postponed(action, f"{better} of {budget} bytes a run."))
+        else:
+            chosen.append(action)
+            spent += action.rewrite_bytes
+    return chosen, postponed
+
+
+def _grouped(actions: Sequence[Action], small_below_bytes: int) -> list[ActionGroup]:
+    """Compactions of whole small tables together, by kind; everything else alone."""
+    groups: list[ActionGroup] = []
+    together: dict[ActionKind, list[Action]] = {}
+    for action in actions:
+        small = action.rewrite_bytes < small_below_bytes
+        if action.kind in _COMPACTIONS and action.partitions is None and small:
+            together.setdefault(action.kind, []).append(action)
+        else:
+            groups.append(ActionGroup((action,)))
+    shared = [ActionGroup(tuple(members)) for members in together.values()]
+    return sorted(
+        [*groups, *shared],
+        key=lambda group: -max(benefit_per_mebibyte(action) for action in group.actions),
+    )

@@ -1,0 +1,334 @@
+"""What the user declares about maintenance: when a table is due for what, and within which limits.
+
+Everything has a default that suits tables which Flink jobs write all the time. Times are text such
+as ``1d`` or ``timedelta``, sizes text such as ``50 gb`` or bytes; both are checked on construction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Any
+
+from lakehouse_dagster.durations import duration
+from lakehouse_dagster.errors import ConfigurationError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.I)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_YOUNGEST_ORPHAN = timedelta(days=1)
+
+
+class Compaction(str, Enum):
+    """Who compacts a table."""
+
+    BATCH = "batch"
+    """The writer as it writes (unless the table is write-only), and batch runs when due."""
+    DEDICATED = "dedicated"
+    """One streaming compaction job beside write-only writers: never a conflict with them."""
+    OFF = "off"
+    """Nobody on our behalf."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """When something may begin: from each tick of a cron expression, for so long; UTC."""
+
+    cron: str
+    lasts: timedelta | str = "2h"
+
+    def __post_init__(self) -> None:
+        from cronsim import CronSim, CronSimError
+
+        try:
+            CronSim(self.cron, datetime(2026, 1, 1))
+        except CronSimError as error:
+            raise ConfigurationError(
+                f"The cron expression {self.cron!r} is not understood: {error}.",
+                remedy='Write five fields, such as "0 3 * * *" for every day at 03:00 UTC.',
+            ) from None
+        _times(self)
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether ``now`` (aware) lies in the window."""
+        return now < self.opened_at(now) + _span(self.lasts)
+
+    def opened_at(self, now: datetime) -> datetime:
+        """The last tick at or before ``now`` (aware)."""
+        from cronsim import CronSim
+
+        # The search begins one second after: a tick at this very minute counts.
+        return next(CronSim(self.cron, now + timedelta(seconds=60), reverse=True))
+
+
+@dataclass(frozen=True)
+class CompactSpec:
+    """When files are merged.
+
+    Args:
+        level0_files: due when one bucket has more unmerged files than this (primary key).
+        small_files: due when one partition and bucket has at least so many small files …
+        small_share: … and they are at least this share of its files (append).
+        unsettled_share: full compaction is due when at least this share of a bucket's bytes lies
+            outside its highest level …
+        unsettled_size: … and is at least so much.
+        deleted_share: full compaction is due when deletion vectors mark at least this share.
+        attempts: how often a compaction that loses against a writer's commit is tried in all.
+        partitions_a_run: at most so many partitions are compacted in one run.
+    """
+
+    cron: str | None = None
+    lasts: timedelta | str = "2h"
+    level0_files: int = 20
+    small_files: int = 10
+    small_share: float = 0.5
+    unsettled_share: float = 0.5
+    unsettled_size: int | str = "64 mb"
+    deleted_share: float = 0.2
+    attempts: int = 3
+    partitions_a_run: int = 50
+
+    def __post_init__(self) -> None:
+        _checked(self, shares=("small_share", "unsettled_share", "deleted_share"))
+        _sizes(self, "unsettled_size")
+
+
+@dataclass(frozen=True)
+class ExpireSpec:
+    """Which snapshots, or changelogs, are kept: the newest ones, and those younger than a span."""
+
+    keep_at_least: int = 10
+    keep_for: timedelta | str = "1d"
+    cron: str | None = None
+    lasts: timedelta | str = "2h"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+
+
+@dataclass(frozen=True)
+class PartitionExpirySpec:
+    """Which partitions go: those whose time, read from a column's value, is past.
+
+    Args:
+        keep_for: how long after its time a partition is kept.
+        format: the value's format as ``strptime`` takes it, such as ``%Y%m%d``.
+        column: the partition column; by default the first.
+        partitions_a_run: at most so many go at once.
+    """
+
+    keep_for: timedelta | str
+    format: str = "%Y-%m-%d"
+    column: str | None = None
+    partitions_a_run: int = 50
+    cron: str | None = None
+    lasts: timedelta | str = "2h"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+        if "%" not in self.format:
+            raise ConfigurationError(
+                f"The format of expiring partitions is {self.format!r}.",
+                remedy="Write it as strftime does, such as %Y%m%d.",
+            )
+
+
+@dataclass(frozen=True)
+class TagSpec:
+    """Which tags go: those that match ``names`` and are older than ``keep_for``."""
+
+    keep_for: timedelta | str
+    names: str = "*"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+
+
+@dataclass(frozen=True)
+class ManifestSpec:
+    """Manifests are merged when the newest snapshot has more than ``files`` of them."""
+
+    files: int = 200
+
+    def __post_init__(self) -> None:
+        _checked(self)
+
+
+@dataclass(frozen=True)
+class OrphanSpec:
+    """When files that no snapshot knows are looked for and removed.
+
+    Args:
+        every: how often.
+        older_than: only files older than this, at least a day: younger ones may belong to a
+            commit under way.
+        most_files, most_size: if a dry run finds more, nothing is removed and a person is asked.
+    """
+
+    every: timedelta | str = "7d"
+    older_than: timedelta | str = "3d"
+    most_files: int = 10_000
+    most_size: int | str = "10 gb"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+        _sizes(self, "most_size")
+        if _span(self.older_than) < _YOUNGEST_ORPHAN:
+            raise ConfigurationError(
+                f"OrphanSpec.older_than is {self.older_than}.",
+                remedy="Write at least 1d: younger files may belong to a commit under way.",
+            )
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """What maintenance one table gets; None for what it does not get at all."""
+
+    compaction: Compaction | str = Compaction.BATCH
+    compact: CompactSpec | None = field(default_factory=CompactSpec)
+    expire: ExpireSpec | None = field(default_factory=ExpireSpec)
+    changelogs: ExpireSpec | None = field(default_factory=ExpireSpec)
+    partitions: PartitionExpirySpec | None = None
+    tags: TagSpec | None = None
+    manifests: ManifestSpec | None = field(default_factory=ManifestSpec)
+    orphans: OrphanSpec | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "compaction", Compaction(self.compaction))
+        except ValueError:
+            known = ", ".join(way.value for way in Compaction)
+            raise ConfigurationError(
+                f"compaction is {self.compaction!r}.", remedy=f"Write one of: {known}."
+            ) from None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What all tables together may take.
+
+    Args:
+        concurrent: actions at the same time on the cluster.
+        size_a_run: bytes that one run may rewrite.
+        actions_a_run: at most so many actions in one run.
+        small_table: compactions that rewrite less than this share one Flink job.
+    """
+
+    concurrent: int = 2
+    size_a_run: int | str = "100 gb"
+    actions_a_run: int = 50
+    small_table: int | str = "256 mb"
+    tick_interval: timedelta | str = "1m"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+        _sizes(self, "size_a_run", "small_table")
+
+
+@dataclass(frozen=True)
+class MaintenancePolicy:
+    """Maintenance of all tables of a lakehouse.
+
+    Args:
+        default: for tables that no key of ``tables`` fits.
+        tables: policies by table (``database.table``) or pattern (``ods.*``); the one whose
+            pattern has the most letters outside of ``*`` and ``?`` counts, whole, without the
+            default's parts.
+        limits: over all tables.
+    """
+
+    default: TablePolicy = field(default_factory=TablePolicy)
+    tables: Mapping[str, TablePolicy] = field(default_factory=dict, hash=False)
+    limits: Limits = field(default_factory=Limits)
+
+    def for_table(self, table: str) -> TablePolicy:
+        """The policy of ``database.table``."""
+        fitting = [pattern for pattern in self.tables if fnmatchcase(table, pattern)]
+        if not fitting:
+            return self.default
+        return self.tables[max(fitting, key=_letters)]
+
+
+def _letters(pattern: str) -> tuple[int, str]:
+    return len(pattern.replace("*", "").replace("?", "")), pattern
+
+
+def window_of(spec: CompactSpec | ExpireSpec | PartitionExpirySpec) -> Window | None:
+    """The window that a spec's cron opens; None when it may begin at any time."""
+    return None if spec.cron is None else Window(spec.cron, spec.lasts)
+
+
+def span(value: timedelta | str) -> timedelta:
+    """A checked setting as what it is after construction."""
+    return _span(value)
+
+
+def size_bytes(value: int | str, *, what: str = "size") -> int:
+    """Bytes of a size as users write it: ``50 gb``, ``64mb``, or a number of bytes.
+
+    Raises ``ConfigurationError`` naming ``what``.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    if found <= 0:
+        raise ConfigurationError(
+            f"{what} is {value!r}, which is no size.",
+            remedy="Write a number with a unit (kb, mb, gb, tb), such as 64 mb.",
+        )
+    return found
+
+
+# checks
+
+
+def _span(value: timedelta | str) -> timedelta:
+    return value if isinstance(value, timedelta) else timedelta(seconds=_seconds(value, "duration"))
+
+
+def _seconds(value: Any, what: str) -> float:
+    if not isinstance(value, str | timedelta):
+        raise ConfigurationError(
+            f"{what} is {value!r}.", remedy="Write a number with a unit, such as 30m or 1d."
+        )
+    seconds = duration(value, what=what).total_seconds()
+    if seconds <= 0:
+        raise ConfigurationError(f"{what} is {value!r}.", remedy="It must be longer than 0.")
+    return seconds
+
+
+def _times(spec: Any) -> None:
+    for item in fields(spec):
+        if "timedelta" in str(item.type):
+            what = f"{type(spec).__name__}.{item.name}"
+            seconds = _seconds(getattr(spec, item.name), what)
+            object.__setattr__(spec, item.name, timedelta(seconds=seconds))
+
+
+def _sizes(spec: Any, *names: str) -> None:
+    for name in names:
+        what = f"{type(spec).__name__}.{name}"
+        object.__setattr__(spec, name, size_bytes(getattr(spec, name), what=what))
+
+
+def _checked(spec: Any, *, shares: tuple[str, ...] = ()) -> None:
+    """Check counts, shares and times of a spec, and its cron expression if it has one."""
+    _times(spec)
+    for item in fields(spec):
+        value, what = getattr(spec, item.name), f"{type(spec).__name__}.{item.name}"
+        if item.type == "int" and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 1
+        ):
+            raise ConfigurationError(
+                f"{what} is {value!r}.", remedy="It must be a whole number of at least 1."
+            )
+        if item.name in shares and not (isinstance(value, int | float) and 0 < value <= 1):
+            raise ConfigurationError(
+                f"{what} is {value!r}.", remedy="It is a share: above 0, at most 1."
+            )
+    if getattr(spec, "cron", None) is not None:
+        Window(spec.cron, spec.lasts)
