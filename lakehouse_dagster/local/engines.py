@@ -30,11 +30,13 @@ class MavenJar:
     version: str
     sha256: str
     class_path: ClassPath = ClassPath.ALL
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
         """The name under which Maven repositories hold the jar."""
-        return f"{self.artifact}-{self.version}.jar"
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{suffix}.jar"
 
     @property
     def coordinate(self) -> str:

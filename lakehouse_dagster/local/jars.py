@@ -93,7 +93,8 @@ def _download(jar: MavenJar, incoming: Path, progress: Progress) -> Path:
         timeout=_CONNECT_TIMEOUT_SECONDS,
     )
     # Only this artifact: resolving would read the POMs of its parents, and Paimon's cannot be had.
-    artifact = context.project(jar.group, jar.artifact).at_version(jar.version).artifact()
+    project = context.project(jar.group, jar.artifact)
+    artifact = project.at_version(jar.version).artifact(classifier=jar.classifier)
 
     def attempt() -> Path:
         # A file cut short by an earlier attempt would be taken for the whole one.

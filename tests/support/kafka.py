@@ -1,24 +1,21 @@
 """A real Kafka broker of the tests' own (KRaft, one node), from jars of Maven, each pinned.
 
-``kafka-jars.txt`` lists them: group, artifact, version, SHA-256. They are kept in the cache of the
-local stack (``LAKEHOUSE_HOME``), as is the connector that Flink reads Kafka with.
+``kafka-jars.txt`` lists them. They are kept in the cache of the local stack, as is the connector
+that Flink reads Kafka with.
 """
 
 from __future__ import annotations
 
 import base64
-import shutil
 import subprocess
 import uuid
 from pathlib import Path
 
 from lakehouse_dagster.local.engines import MavenJar
 from lakehouse_dagster.local.fetch import prefetch
-from lakehouse_dagster.local.filesystem import lakehouse_home, locked
-from lakehouse_dagster.local.jars import fetch_jar, is_whole, jar_path
 from lakehouse_dagster.local.ports import HOST, free_ports
-from lakehouse_dagster.local.progress import SilentProgress
 from tests.support.java_service import JavaService
+from tests.support.maven_jars import fetched, listed
 
 _SECONDS = 60.0
 _CONNECTORS = {
@@ -37,30 +34,12 @@ def connector(engine: str) -> Path:
     """The jar with which Flink reads and writes Kafka."""
     version, sha256 = _CONNECTORS[engine]
     jar = MavenJar("org.apache.flink", "flink-sql-connector-kafka", version, sha256)
-    return _fetched([jar])[0]
+    return fetched([jar])[0]
 
 
 def broker_jars() -> list[Path]:
     """The jars of the broker."""
-    lines = (Path(__file__).parent / "kafka-jars.txt").read_text().splitlines()
-    return _fetched([MavenJar(*line.split()) for line in lines if line])
-
-
-def _fetched(jars: list[MavenJar]) -> list[Path]:
-    home = lakehouse_home()
-    folder, incoming = home / "jars", home / "incoming-kafka"
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(
-        home / "fetch.lock", wait_seconds=600, on_wait=lambda: None, what="fetching Kafka's jars"
-    ):
-        try:
-            for jar in jars:
-                if not is_whole(jar, folder):
-                    incoming.mkdir(exist_ok=True)
-                    fetch_jar(jar, folder, incoming, SilentProgress())
-        finally:
-            shutil.rmtree(incoming, ignore_errors=True)
-    return [jar_path(jar, folder) for jar in jars]
+    return fetched(listed("kafka"))
 
 
 class KafkaBroker(JavaService):
