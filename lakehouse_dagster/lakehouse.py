@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,10 +30,12 @@ from lakehouse_dagster.streaming.discovery import Discovered, Discovery, wanted
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import (
     DeclaringScript,
+    OtherCatalog,
     ProgressPolicy,
     StartPolicy,
     StreamingJob,
     SupervisionPolicy,
+    check_catalog_names,
 )
 from lakehouse_dagster.streaming.table_settings import TableSettings
 from lakehouse_dagster.system_db import SystemDatabase
@@ -77,6 +80,10 @@ class Lakehouse:
     discover: tuple[str, ...] = ()
     """Tables of the catalog, by name or pattern, that are shown though no script names them, once
     ``lakehouse discover`` has found them."""
+    other_catalogs: tuple[OtherCatalog, ...] = ()
+    """Further Paimon catalogs that the scripts name; their tables are read, never written."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values for ``${NAME}`` in scripts; names that are not here come from the environment."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -96,6 +103,8 @@ class Lakehouse:
                 remedy='Give names or patterns as a tuple, such as ("dwd.*",); ("*",) for all.',
             )
         object.__setattr__(self, "discover", tuple(self.discover))
+        object.__setattr__(self, "other_catalogs", tuple(self.other_catalogs))
+        check_catalog_names(self.catalog, self.other_catalogs)
         duration(self.materialize_timeout, what="Lakehouse.materialize_timeout")
 
     def load(
@@ -179,6 +188,8 @@ class LoadedLakehouse:
                 for job in self.project.jobs
             },
             policy=self.lakehouse.supervision,
+            other_catalogs=tuple(other.catalog for other in self.lakehouse.other_catalogs),
+            environ=ChainMap(dict(self.lakehouse.variables), os.environ),
         )
 
     @cached_property
@@ -196,6 +207,7 @@ class LoadedLakehouse:
                 translator=self.lakehouse.translator or LakehouseTranslator(),
                 settings=self.lakehouse.tables,
                 discovered=self._discovered(),
+                elsewhere=tuple(other.key_prefix for other in self.lakehouse.other_catalogs),
             ),
         )
 

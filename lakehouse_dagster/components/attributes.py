@@ -7,15 +7,18 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 import dagster as dg
+from dagster.components import DefsStateConfigArgs
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict, JsonValue
 from pydantic_core import PydanticCustomError
 
+from lakehouse_dagster.components.schema import without_alternatives
 from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
 
 Settings: TypeAlias = dict[str, bool | int | str]
+Texts: TypeAlias = str | list[str]
 
-_LATER = ("tables", "maintenance", "corrections", "cdc", "translator")
+_LATER = ("maintenance", "corrections", "cdc")
 """Planned, so that whoever reads of them in the design gets more than "not permitted"."""
 
 
@@ -28,9 +31,19 @@ class CatalogAttributes(_Attributes):
 
     warehouse: str = Field(description="Folder or URI of the tables, such as s3://bucket/lake.")
     name: str = Field("lake", description="What Flink SQL calls the catalog.")
-    metastore: str = Field("filesystem", description="Only filesystem for now.")
+    metastore: str = Field("filesystem", description="filesystem, hive, jdbc or rest.")
+    uri: str | None = Field(None, description="Address of a hive, jdbc or rest metastore.")
     options: dict[str, str] = Field(
         default_factory=dict, description="Further options, for Flink and for reading."
+    )
+
+
+class OtherCatalogAttributes(CatalogAttributes):
+    """A further Paimon catalog that scripts may name; its tables are read, never written."""
+
+    name: str = Field(description="What Flink SQL calls the catalog.")
+    key_prefix: Texts = Field(
+        default_factory=list, description="Comes first in the asset keys of its tables."
     )
 
 
@@ -79,12 +92,26 @@ def _policy(policy: type[SupervisionPolicy] | type[ProgressPolicy]) -> Any:
     )
 
 
+class TableAttributes(_Attributes):
+    """How a table, or all tables that a pattern names, are shown."""
+
+    key: Texts | None = Field(None, description="The asset key, such as shop/orders.")
+    group: str | None = Field(None, description="The asset group, in place of the database.")
+    owners: Texts | None = Field(None, description="team:data, or an e-mail address.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Tags of the asset.")
+    kinds: Texts | None = Field(None, description="Shown beside paimon and flink.")
+    description: str | None = Field(None, description="In place of the table's comment.")
+    partitions: dict[str, Any] | list[dict[str, Any]] | None = Field(
+        None, description="column, every, format and start; or values; or dynamic: true."
+    )
+
+
 class LakehouseAttributes(_Attributes):
     """A Paimon catalog, a Flink cluster, and the scripts that connect them."""
 
     catalog: CatalogAttributes
     flink: FlinkAttributes
-    scripts: str | list[str] = Field(
+    scripts: Texts = Field(
         description="Flink SQL scripts: files, folders or patterns, relative to this folder."
     )
     name: str = Field("lake", description="Name of the lakehouse. It is part of job ids: keep it.")
@@ -93,8 +120,38 @@ class LakehouseAttributes(_Attributes):
         description="on_load: start jobs that were never started. on_demand: leave them alone.",
     )
     system_database: SystemDatabaseAttributes | None = None
-    key_prefix: str | list[str] = Field(
+    key_prefix: Texts = Field(
         default_factory=list, description="Comes first in the asset key of every table."
+    )
+    session: Texts = Field(
+        default_factory=list,
+        description="Scripts that every session begins with: catalogs, functions, shared tables.",
+    )
+    sessions: str = Field(
+        "file", description="file: each script is a session of its own. folder: each folder is."
+    )
+    variables: dict[str, str] = Field(
+        default_factory=dict, description="Values for ${NAME}; others come from the environment."
+    )
+    variables_file: str | None = Field(
+        None, description="YAML file with values for ${NAME}, relative to this folder."
+    )
+    other_catalogs: list[OtherCatalogAttributes] = Field(
+        default_factory=list, description="Further Paimon catalogs that the scripts name."
+    )
+    tables: dict[str, TableAttributes] = Field(
+        default_factory=dict,
+        description="By database.table, by key of a source, or by pattern; the last one wins.",
+    )
+    discover: bool | Texts = Field(
+        False,
+        description="Show tables of the catalog that are in no script: true, or names or patterns.",
+    )
+    translator: str | None = Field(
+        None, description="A LakehouseTranslator in Python, such as my_project.lake.Translator."
+    )
+    defs_state: DefsStateConfigArgs | None = Field(
+        None, description="Where Dagster keeps what was discovered."
     )
     supervision: Settings = _policy(SupervisionPolicy)
     progress: Settings = _policy(ProgressPolicy)
@@ -117,3 +174,8 @@ class LakehouseAttributes(_Attributes):
                 {"names": ", ".join(later)},
             )
         return attributes
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The schema by which ``dg check yaml`` and editors look at a file."""
+        return without_alternatives(super().model_json_schema(*args, **kwargs))

@@ -1,177 +1,133 @@
 """``LakehouseComponent``: a lakehouse and its scripts from ``defs.yaml``, without any Python."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import dagster as dg
+from dagster.components import DefsStateConfig, DefsStateConfigArgs
+from typing_extensions import Self
 
-from lakehouse_dagster.components import templates
+from lakehouse_dagster.components import resolving, templates
 from lakehouse_dagster.components.attributes import (
-    AuthAttributes,
     CatalogAttributes,
     FlinkAttributes,
     LakehouseAttributes,
+    OtherCatalogAttributes,
     Settings,
     SystemDatabaseAttributes,
+    TableAttributes,
+    Texts,
 )
+from lakehouse_dagster.components.places import about, here, told_with_line
 from lakehouse_dagster.components.scaffolder import LakehouseScaffolder
 from lakehouse_dagster.errors import ConfigurationError
-from lakehouse_dagster.flink import BasicAuth, BearerAuth, FlinkCluster
-from lakehouse_dagster.lakehouse import Lakehouse
+from lakehouse_dagster.flink import FlinkCluster
+from lakehouse_dagster.lakehouse import Lakehouse, find_scripts
 from lakehouse_dagster.paimon import PaimonCatalog
+from lakehouse_dagster.sql.variables_file import read_variables
+from lakehouse_dagster.streaming import discovery
 from lakehouse_dagster.streaming.checks import CheckPolicy
-from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
+from lakehouse_dagster.streaming.spec import OtherCatalog, ProgressPolicy, SupervisionPolicy
+from lakehouse_dagster.streaming.table_settings import TableSettings
+from lakehouse_dagster.streaming.translator import LakehouseTranslator
 from lakehouse_dagster.system_db import SystemDatabase
 
 
 def _as_written(resolve: Callable[[dg.ResolutionContext, Any], Any], schema: Any) -> dg.Resolver:
     """A resolver that gets the value as it stands in the file."""
-    return dg.Resolver(resolve, model_field_type=schema, inject_before_resolve=False)
-
-
-def _catalog(context: dg.ResolutionContext, written: CatalogAttributes) -> PaimonCatalog:
-    return PaimonCatalog(
-        warehouse=templates.text(context, written.warehouse),
-        name=templates.text(context, written.name),
-        metastore=templates.text(context, written.metastore),
-        options=templates.texts(context, written.options),
-    )
-
-
-def _flink(context: dg.ResolutionContext, written: FlinkAttributes) -> FlinkCluster:
-    return FlinkCluster(
-        rest_url=templates.text(context, written.rest_url),
-        sql_gateway_url=templates.text(context, written.sql_gateway_url),
-        name=templates.text(context, written.name),
-        auth=_auth(context, written.auth) if written.auth is not None else None,
-        verify=_verify(context, written.verify),
-        connect_timeout_seconds=templates.number(
-            context, "flink.connect_timeout_seconds", written.connect_timeout_seconds
-        ),
-        read_timeout_seconds=templates.number(
-            context, "flink.read_timeout_seconds", written.read_timeout_seconds
-        ),
-    )
-
-
-def _auth(context: dg.ResolutionContext, written: AuthAttributes) -> BasicAuth | BearerAuth:
-    basic = (written.username, written.password)
-    if written.token is not None and basic == (None, None):
-        return BearerAuth(templates.secret(context, "flink.auth.token", written.token))
-    if written.token is None and written.username is not None and written.password is not None:
-        return BasicAuth(
-            templates.text(context, written.username),
-            templates.secret(context, "flink.auth.password", written.password),
-        )
-    raise ConfigurationError(
-        "flink.auth is neither a user with a password nor a token.",
-        remedy="Give username and password, or token alone.",
-    )
-
-
-def _verify(context: dg.ResolutionContext, written: bool | str) -> bool | str:
-    if isinstance(written, bool):
-        return written
-    value = templates.text(context, written)
-    return {"true": True, "false": False}.get(value.strip().lower(), value)
-
-
-def _system_database(
-    context: dg.ResolutionContext, written: SystemDatabaseAttributes | None
-) -> SystemDatabase:
-    if written is None:
-        return SystemDatabase()
-    return SystemDatabase(
-        templates.text(context, written.url),
-        templates.number(
-            context, "system_database.busy_timeout_seconds", written.busy_timeout_seconds
-        ),
-    )
-
-
-def _scripts(context: dg.ResolutionContext, written: str | list[str]) -> tuple[str, ...]:
-    several = [written] if isinstance(written, str) else written
-    return tuple(templates.text(context, one) for one in several)
-
-
-def _key_prefix(context: dg.ResolutionContext, written: str | list[str]) -> tuple[str, ...]:
-    parts = written.split("/") if isinstance(written, str) else written
-    return tuple(templates.text(context, part) for part in parts)
-
-
-def _policy(policy: type[Any], what: str, context: dg.ResolutionContext, written: Settings) -> Any:
-    kinds = {setting.name: str(setting.type) for setting in fields(policy)}
-    unknown = sorted(set(written) - set(kinds))
-    if unknown:
-        raise ConfigurationError(
-            f"{what} has no setting {', '.join(unknown)}.",
-            remedy=f"Its settings are {', '.join(kinds)}.",
-        )
-    read: dict[str, Callable[[str, Any], Any]] = {
-        "int | None": partial(templates.whole_number, context),
-        "int": partial(templates.whole_number, context),
-        "bool": partial(templates.yes_or_no, context),
-    }
-    return policy(
-        **{
-            name: read[kinds[name]](f"{what}.{name}", value)
-            if kinds[name] in read
-            else templates.text(context, str(value))
-            for name, value in written.items()
-        }
-    )
-
-
-def _checks(context: dg.ResolutionContext, written: dict[str, Settings]) -> dict[str, CheckPolicy]:
-    return {
-        table: _policy(CheckPolicy, f"checks.{table}", context, bounds)
-        for table, bounds in written.items()
-    }
-
-
-def _sensors_running(context: dg.ResolutionContext, written: bool | str) -> bool:
-    return templates.yes_or_no(context, "sensors_running", written)
+    return dg.Resolver(here(resolve), model_field_type=schema, inject_before_resolve=False)
 
 
 @dg.scaffold_with(LakehouseScaffolder)
 @dataclass(frozen=True)
-class LakehouseComponent(dg.Component, dg.Resolvable):
+class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
     """A lakehouse from YAML: Flink SQL scripts become assets, jobs, checks and sensors.
 
     Builds the same object as ``Lakehouse(...).definitions(...)``. Scripts are looked for relative
-    to the folder of ``defs.yaml``; nothing is connected to when it is loaded.
+    to the folder of ``defs.yaml``; nothing is connected to when it is loaded. Its state are the
+    tables of the catalog that were found when it was last refreshed (``discover``).
     """
 
-    catalog: Annotated[PaimonCatalog, _as_written(_catalog, CatalogAttributes)]
-    flink: Annotated[FlinkCluster, _as_written(_flink, FlinkAttributes)]
-    scripts: Annotated[tuple[str, ...], _as_written(_scripts, str | list[str])]
+    catalog: Annotated[PaimonCatalog, _as_written(resolving.catalog, CatalogAttributes)]
+    flink: Annotated[FlinkCluster, _as_written(resolving.flink, FlinkAttributes)]
+    scripts: Annotated[tuple[str, ...], _as_written(templates.one_or_several, Texts)]
     name: Annotated[str, _as_written(templates.text, str)] = "lake"
-    start: Annotated[str, _as_written(templates.text, str)] = "on_demand"
+    start: Annotated[str, _as_written(resolving.start, str)] = "on_demand"
     system_database: Annotated[
-        SystemDatabase, _as_written(_system_database, SystemDatabaseAttributes | None)
+        SystemDatabase, _as_written(resolving.system_database, SystemDatabaseAttributes | None)
     ] = field(default_factory=SystemDatabase)
-    key_prefix: Annotated[tuple[str, ...], _as_written(_key_prefix, str | list[str])] = ()
-    supervision: Annotated[
-        SupervisionPolicy, _as_written(partial(_policy, SupervisionPolicy, "supervision"), Settings)
-    ] = field(default_factory=SupervisionPolicy)
-    progress: Annotated[
-        ProgressPolicy, _as_written(partial(_policy, ProgressPolicy, "progress"), Settings)
-    ] = field(default_factory=ProgressPolicy)
-    checks: Annotated[dict[str, CheckPolicy], _as_written(_checks, dict[str, Settings])] = field(
+    key_prefix: Annotated[tuple[str, ...], _as_written(resolving.key, Texts)] = ()
+    session: Annotated[tuple[str, ...], _as_written(templates.one_or_several, Texts)] = ()
+    sessions: Annotated[str, _as_written(resolving.sessions, str)] = "file"
+    variables: Annotated[dict[str, str], _as_written(templates.texts, dict[str, str])] = field(
         default_factory=dict
     )
+    variables_file: Annotated[str | None, _as_written(templates.optional_text, str | None)] = None
+    other_catalogs: Annotated[
+        tuple[OtherCatalog, ...],
+        _as_written(resolving.other_catalogs, list[OtherCatalogAttributes]),
+    ] = ()
+    tables: Annotated[
+        dict[str, TableSettings], _as_written(resolving.tables, dict[str, TableAttributes])
+    ] = field(default_factory=dict)
+    discover: Annotated[tuple[str, ...], _as_written(resolving.discover, bool | Texts)] = ()
+    translator: Annotated[
+        LakehouseTranslator | None, _as_written(resolving.translator, str | None)
+    ] = None
+    defs_state: Annotated[
+        DefsStateConfigArgs | None,
+        dg.Resolver.default(model_field_type=DefsStateConfigArgs | None),
+    ] = None
+    supervision: Annotated[
+        SupervisionPolicy, _as_written(partial(resolving.policy, SupervisionPolicy), Settings)
+    ] = field(default_factory=SupervisionPolicy)
+    progress: Annotated[
+        ProgressPolicy, _as_written(partial(resolving.policy, ProgressPolicy), Settings)
+    ] = field(default_factory=ProgressPolicy)
+    checks: Annotated[
+        dict[str, CheckPolicy], _as_written(resolving.checks, dict[str, Settings])
+    ] = field(default_factory=dict)
     materialize_timeout: Annotated[str, _as_written(templates.text, str)] = "10m"
-    sensors_running: Annotated[bool, _as_written(_sensors_running, bool | str)] = True
+    sensors_running: Annotated[bool, _as_written(templates.yes_or_no, bool | str)] = True
 
     @classmethod
     def get_model_cls(cls) -> type[LakehouseAttributes]:
         """The schema of the attributes; stricter and better described than a derived one."""
         return LakehouseAttributes
 
-    def lakehouse(self) -> Lakehouse:
-        """The same lakehouse as Python code would make."""
+    @classmethod
+    def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> Self:
+        """Make the component; what is wrong is told with file, line and field."""
+        if attributes is None:
+            raise ConfigurationError(
+                f"{cls.__name__} has no attributes.",
+                remedy="Give at least catalog, flink and scripts below attributes.",
+            )
+        said = attributes.model_dump(exclude_unset=True)
+        with told_with_line(cls.__name__, _folder(context), said):
+            return super().load(attributes, context)
+
+    @property
+    def defs_state_config(self) -> DefsStateConfig:
+        """Where what was discovered is kept: by default in the project's folder.
+
+        It is refreshed by command only, also by ``dagster dev``: loading needs no network.
+        """
+        args = self.defs_state or DefsStateConfigArgs.local_filesystem()
+        if self.defs_state is None or "refresh_if_dev" not in args.model_fields_set:
+            args = args.model_copy(update={"refresh_if_dev": False})
+        return DefsStateConfig.from_args(args, default_key=f"LakehouseComponent[{self.name}]")
+
+    def lakehouse(self, folder: Path = Path()) -> Lakehouse:
+        """The same lakehouse as Python code would make.
+
+        Args:
+            folder: what the path of ``variables_file`` is relative to.
+        """
         return Lakehouse(
             catalog=self.catalog,
             flink=self.flink,
@@ -182,14 +138,62 @@ class LakehouseComponent(dg.Component, dg.Resolvable):
             progress=self.progress,
             checks=self.checks,
             materialize_timeout=self.materialize_timeout,
+            tables=self.tables,
+            translator=self.translator,
+            discover=self.discover,
+            other_catalogs=self.other_catalogs,
+            variables={**self._variables_of_file(folder), **self.variables},
         )
+
+    def _variables_of_file(self, folder: Path) -> dict[str, str]:
+        return read_variables(folder / self.variables_file) if self.variables_file else {}
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Read the scripts and make the definitions; needs no network."""
-        folder = context.path if context.path.is_dir() else context.path.parent
-        return self.lakehouse().definitions(
+        if not self.discover:
+            return self.build_defs_from_state(context, None)
+        return super().build_defs(context)
+
+    def build_defs_from_state(
+        self, context: dg.ComponentLoadContext, state_path: Path | None
+    ) -> dg.Definitions:
+        """The definitions, with the tables that were found at the last refresh."""
+        folder = _folder(context)
+        with told_with_line(type(self).__name__, folder):
+            with about("scripts"):
+                find_scripts(self.scripts, folder)
+            with about("variables_file"):
+                self._variables_of_file(folder)
+        return self.lakehouse(folder).definitions(
             self.scripts,
             start=self.start,
             base_folder=folder,
             sensors_running=self.sensors_running,
+            discovery=discovery.Discovery(state_path, partial(self._refresh, context.project_root)),
         )
+
+    def write_state_to_path(self, state_path: Path) -> None:
+        """Look into the catalog; what was found before stays when it cannot be reached."""
+        found = discovery.discover(self.catalog, self.discover, discovery.read(state_path))
+        discovery.write(state_path, found)
+        object.__setattr__(self, "found", found)
+
+    found: ClassVar[discovery.Discovered | None] = None
+    """What this object found itself."""
+
+    def _refresh(self, project_root: Path) -> discovery.Discovered:
+        """Refresh the state as ``dg utils refresh-defs-state`` does."""
+        try:
+            asyncio.run(self.refresh_state(project_root))
+        except dg.DagsterInvalidInvocationError as error:
+            raise ConfigurationError(
+                f"The state of {self.defs_state_config.key} is kept in a place that only Dagster's "
+                "own command can write.",
+                remedy="Run: dg utils refresh-defs-state",
+            ) from error
+        assert self.found is not None
+        return self.found
+
+
+def _folder(context: dg.ComponentLoadContext) -> Path:
+    return context.path if context.path.is_dir() else context.path.parent

@@ -43,11 +43,11 @@ class Discovery:
 
     Args:
         file: the file; None where another has to say it (``elsewhere``) and there is none yet.
-        elsewhere: finds and keeps the tables in another way, and returns the file.
+        elsewhere: finds and keeps the tables in a way of its own.
     """
 
     file: Path | None = None
-    elsewhere: Callable[[], Path] | None = None
+    elsewhere: Callable[[], Discovered] | None = None
 
     def known(self) -> Discovered | None:
         """What was found last; None if nobody has looked yet."""
@@ -56,9 +56,7 @@ class Discovery:
     def refresh(self, catalog: PaimonCatalog, patterns: Sequence[str]) -> Discovered:
         """Find the tables and keep them. Raises as :func:`discover` does; then nothing changes."""
         if self.elsewhere is not None:
-            found = read(self.elsewhere())
-            assert found is not None, "a file that was just written"
-            return found
+            return self.elsewhere()
         if self.file is None:
             raise ConfigurationError("There is no place to keep the catalog's tables in.")
         found = discover(catalog, patterns, self.known())
@@ -84,9 +82,11 @@ def discover(
     Raises:
         CatalogError: the catalog cannot be reached; nothing is to be believed about its tables.
     """
+    before = known.tables if known is not None else {}
+    if not patterns:
+        return Discovered(datetime.now(timezone.utc), {})
     reader = catalog.open()
     names = [name for name in reader.tables() if wanted(name, patterns)]
-    before = known.tables if known is not None else {}
 
     def look(name: str) -> TableSchema | str | None:
         try:

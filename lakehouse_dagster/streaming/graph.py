@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import dagster as dg
@@ -18,6 +17,7 @@ from lakehouse_dagster.streaming.names import key_part, output_name, short_hash
 from lakehouse_dagster.streaming.table_settings import (
     Comment,
     TableSettings,
+    fits,
     read_comment,
     settings_of,
 )
@@ -60,6 +60,7 @@ class GraphOptions:
         translator: makes the asset of each table, source and sink.
         settings: by ``database.table``, ``system/…/name`` or pattern.
         discovered: tables of the catalog, by ``database.table``.
+        elsewhere: key prefixes of other lakehouses' tables, which are assets of theirs.
     """
 
     key_prefix: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class GraphOptions:
     translator: LakehouseTranslator = field(default_factory=LakehouseTranslator)
     settings: Mapping[str, TableSettings] = field(default_factory=dict)
     discovered: Mapping[str, TableSchema] = field(default_factory=dict)
+    elsewhere: tuple[tuple[str, ...], ...] = ()
 
 
 def build_graph(project: Project, options: GraphOptions | None = None) -> AssetGraph:
@@ -111,9 +113,21 @@ class _GraphBuilder:
             {
                 self.outside[node]: self._connected(node, spec, final)
                 for node, spec in outside.items()
+                if not self._is_elsewhere(node)
             },
             tuple(sorted(self.cut)),
             tuple(self.warnings),
+        )
+
+    def _is_elsewhere(self, node: str) -> bool:
+        """Whether another lakehouse has it and makes its asset, which must not be made twice."""
+        parts = self.outside[node]
+        source = self.sources.get(parts)
+        if source is not None and source.connector != "paimon":
+            return False
+        return any(
+            len(parts) == len(prefix) + 2 and parts[: len(prefix)] == prefix
+            for prefix in self.options.elsewhere
         )
 
     def _reads(self, node: str) -> set[str]:
@@ -220,12 +234,8 @@ class _GraphBuilder:
 
     def _warn_of_idle_settings(self) -> None:
         for pattern in self.options.settings:
-            if not any(_fits(node, pattern) for node in self.upstream):
+            if not any(fits(node, pattern) for node in self.upstream):
                 self.warnings.append(f"tables: {pattern!r} fits no table and no source.")
-
-
-def _fits(node: str, pattern: str) -> bool:
-    return node == pattern or fnmatchcase(node, pattern)
 
 
 def _asset_keys(

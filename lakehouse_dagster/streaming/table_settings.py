@@ -78,9 +78,14 @@ def settings_of(settings: Mapping[str, TableSettings], name: str) -> TableSettin
     """The settings of one table: all patterns that fit, later ones first, its own before these."""
     found = TableSettings()
     for pattern, said in settings.items():
-        if pattern != name and fnmatchcase(name, pattern):
+        if pattern != name and fits(name, pattern):
             found = said.over(found)
     return settings[name].over(found) if name in settings else found
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a pattern names a table, or, if it has a ``/``, a source or an outside sink."""
+    return ("/" in name) == ("/" in pattern) and fnmatchcase(name, pattern)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from lakehouse_dagster import (
     CheckPolicy,
     FlinkCluster,
     Lakehouse,
+    LakehouseTranslator,
     PaimonCatalog,
     ProgressPolicy,
     SupervisionPolicy,
     SystemDatabase,
+    TableSettings,
 )
 from lakehouse_dagster.components import LakehouseComponent
 from lakehouse_dagster.components.attributes import (
@@ -30,14 +33,32 @@ from lakehouse_dagster.components.attributes import (
     LakehouseAttributes,
     SystemDatabaseAttributes,
 )
+from lakehouse_dagster.streaming.partitions import TablePartitions
+from tests.streaming.making import job, load, source, table
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "component.md").read_text()
 (EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+(TRANSLATOR,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 WRITTEN: dict[str, Any] = yaml.safe_load(EXAMPLE)
 
 
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> LakehouseComponent:
+def translator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[LakehouseTranslator]:
+    """The page's translator, in the module that the page's example names."""
+    module, _, name = WRITTEN["attributes"]["translator"].rpartition(".")
+    package, _, file = module.partition(".")
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").touch()
+    (tmp_path / package / f"{file}.py").write_text(TRANSLATOR)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made: type[LakehouseTranslator] = getattr(importlib.import_module(module), name)
+    return made
+
+
+@pytest.fixture
+def loaded(
+    translator: type[LakehouseTranslator], monkeypatch: pytest.MonkeyPatch
+) -> LakehouseComponent:
     monkeypatch.setenv("LAKE_WAREHOUSE", "/data/lake")
     monkeypatch.setenv("FLINK_TOKEN", "s3cret")
     monkeypatch.delenv("FLINK_REST_URL", raising=False)
@@ -47,6 +68,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> LakehouseComponent:
             component_cls=LakehouseComponent, defs_yaml_contents={"type": WRITTEN["type"]}
         )
         (path / "defs.yaml").write_text(EXAMPLE)
+        (path / "vars.yaml").write_text("a: {b: 1}\n")
         with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
             assert isinstance(component, LakehouseComponent)
             assert [sensor.name for sensor in defs.sensors or ()] == [
@@ -57,8 +79,27 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> LakehouseComponent:
             return component
 
 
-def test_the_example_makes_the_lakehouse_that_it_says(loaded: LakehouseComponent) -> None:
-    assert loaded.lakehouse() == Lakehouse(
+def test_the_example_makes_the_lakehouse_that_it_says(
+    loaded: LakehouseComponent, translator: type[LakehouseTranslator]
+) -> None:
+    assert type(loaded.translator) is translator
+    # The file's values are read relative to the folder of defs.yaml, which the sandbox has removed.
+    made = replace(loaded, variables_file=None).lakehouse()
+    assert made == Lakehouse(
+        translator=loaded.translator,
+        tables={
+            "dwd.*": TableSettings(owners=("team:data",), tags={"layer": "detail"}),
+            "app.day": TableSettings(
+                key=("reports", "day"),
+                group="reports",
+                kinds=("report",),
+                description="What the shops sold, by day.",
+                partitions=TablePartitions.read(
+                    {"column": "dt", "every": "day", "format": "%Y%m%d", "start": "20260101"}
+                ),
+            ),
+            "kafka/*": TableSettings(owners=("team:platform", "ops@example.com")),
+        },
         catalog=PaimonCatalog(warehouse="/data/lake"),
         checks={
             "default": CheckPolicy(max_lag="15m"),
@@ -81,7 +122,7 @@ def test_the_example_makes_the_lakehouse_that_it_says(loaded: LakehouseComponent
     ("model", "written", "left_out"),
     [
         (LakehouseAttributes, WRITTEN["attributes"], set()),
-        (CatalogAttributes, WRITTEN["attributes"]["catalog"], set()),
+        (CatalogAttributes, WRITTEN["attributes"]["catalog"], {"uri"}),
         (FlinkAttributes, WRITTEN["attributes"]["flink"], set()),
         (AuthAttributes, WRITTEN["attributes"]["flink"]["auth"], {"username", "password"}),
         (SystemDatabaseAttributes, WRITTEN["attributes"]["system_database"], set()),
@@ -94,7 +135,8 @@ def test_the_example_has_every_attribute_with_its_default(
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
         if name in written and not isinstance(written[name], dict) and default is not None:
-            assert field.is_required() or written[name] == default, name
+            said_otherwise = name in ("variables_file", "translator", "defs_state")
+            assert field.is_required() or said_otherwise or written[name] == default, name
 
 
 @pytest.mark.parametrize(
@@ -117,3 +159,16 @@ def test_settings_in_the_example_exist_and_are_the_defaults(
 def test_the_command_of_the_page_is_that_of_the_component() -> None:
     assert WRITTEN["type"] == "lakehouse_dagster.LakehouseComponent"
     assert f"dg scaffold defs {WRITTEN['type']} lake" in PAGE
+
+
+def test_the_translator_of_the_page_does_what_it_says(
+    translator: type[LakehouseTranslator], tmp_path: Path
+) -> None:
+    script = table("ods_eu.orders") + table("dwd.orders") + source("s", "orders")
+    script += job("eu", "ods_eu.orders", "s") + job("all", "dwd.orders", "ods_eu.orders")
+    lake = load(tmp_path, {"s": script}, translator=translator())
+    eu, dwd = lake.graph.tables["ods_eu.orders"], lake.graph.tables["dwd.orders"]
+    assert (eu.key.path, eu.group_name, eu.tags["layer"]) == (["ods", "eu", "orders"], "ods", "ods")
+    assert dwd.key.path == ["dwd", "orders"]
+    assert [dep.asset_key for dep in dwd.deps] == [eu.key]
+    assert [dep.asset_key.path for dep in eu.deps] == [["kafka", "orders"]]

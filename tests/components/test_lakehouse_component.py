@@ -213,7 +213,7 @@ def test_half_an_authentication_is_refused(auth: dict[str, str]) -> None:
     assert "neither a user with a password nor a token" in refused(flink={**FLINK, "auth": auth})
 
 
-@pytest.mark.parametrize("name", ["tables", "maintenance"])
+@pytest.mark.parametrize("name", ["maintenance", "corrections"])
 def test_what_is_planned_is_said_not_to_be_supported_yet(name: str) -> None:
     attributes = {"catalog": CATALOG, "flink": FLINK, "scripts": "x.sql", name: {}}
     with pytest.raises(ValidationError, match=f"{name} is not supported by this version"):
@@ -233,7 +233,7 @@ def test_what_is_planned_is_said_not_to_be_supported_yet(name: str) -> None:
         ({"sensors_running": "perhaps"}, "sensors_running is 'perhaps'"),
         ({"scripts": "nowhere/*.sql"}, "No SQL script matches 'nowhere/*.sql'"),
         ({"name": 20260101}, "name"),
-        ({"catalog": {**CATALOG, "metastore": "hive"}}, "'hive'"),
+        ({"catalog": {**CATALOG, "metastore": "glue"}}, "'glue'"),
         ({"flink": {**FLINK, "read_timeout_seconds": "fast"}}, "'fast', which is no number"),
     ],
 )
