@@ -17,7 +17,8 @@ sides of INTERSECT and EXCEPT. What merely puts rows together is none: GROUP BY,
 
 *Where unsure, unknown.* A name that cannot be resolved, or that two relations have, has certainty
 UNKNOWN; a star over columns that are not known leaves the query's columns unknown (None). What
-MATCH_RECOGNIZE and functions of whole tables give is AT_MOST all columns of their input.
+MATCH_RECOGNIZE and functions of whole tables give is AT_MOST from all columns of their input; of
+what is at most so, no row filters are told.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ class QueryLineage:
 def query_lineage(query: exp.Expr, lookup: Lookup) -> QueryLineage:
     """Tell what the columns of a query are made from; a constant's column has no origins."""
     tables = _Tables(lookup)
-    relation = Walk(tables.relation).query(query)
+    relation = Walk(tables.relation, tables.origins.at_most).query(query)
     columns = None
     if relation.beyond is None:
         columns = tuple(
             ColumnLineage(name, *tables.origins.tell(made_from))
             for name, made_from in zip(relation.names, relation.made_from, strict=True)
         )
-    return QueryLineage(columns, tables.origins.tell(relation.filters)[0])
+    return QueryLineage(columns, tables.origins.tell_filters(relation.filters))
 
 
 def insert_lineage(

@@ -46,8 +46,11 @@ class Walk:
     is walked in loops.
     """
 
-    def __init__(self, table: Callable[[tuple[str, ...]], Relation]) -> None:
+    def __init__(
+        self, table: Callable[[tuple[str, ...]], Relation], at_most: Callable[[int], int]
+    ) -> None:
         self._table = table
+        self.at_most = at_most
         self._special: dict[type, Callable[[exp.Expr, Scope], int]] = {
             exp.Column: self._column,
             exp.Window: self._window,

@@ -1,8 +1,8 @@
 """Where the columns of a query are looked for, and what each of them is made from.
 
 What a column is made from is one number, a set of bits: a bit for every column of a table that the
-query names, and two for how far it can be trusted. Combining is then a single ``|``, however many
-columns a statement has; the numbers become ``ColumnLineage`` once, at the end.
+query names, and one for what is not known. Combining is then a single ``|``, however many columns
+a statement has; the numbers become ``ColumnLineage`` once, at the end.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from lakehouse_dagster.sql.model import Certainty, ColumnLineage, ColumnOrigin
 
 NOTHING = 0
 """Of a constant: made from no column."""
-AT_MOST = 1
-"""Perhaps not made from all of the columns."""
-UNKNOWN = 2
+UNKNOWN = 1
 """Perhaps made from further columns."""
 
 
@@ -23,10 +21,7 @@ class Origins:
     """What the bits stand for: each for the lineage of one column of a table or view."""
 
     def __init__(self) -> None:
-        self._meanings = [
-            ColumnLineage("", (), Certainty.AT_MOST),
-            ColumnLineage("", (), Certainty.UNKNOWN),
-        ]
+        self._meanings = [ColumnLineage("", (), Certainty.UNKNOWN)]
         self._told: dict[int, tuple[tuple[ColumnOrigin, ...], Certainty]] = {}
 
     def bits(self, columns: Iterable[ColumnLineage]) -> list[int]:
@@ -34,6 +29,17 @@ class Origins:
         first = len(self._meanings)
         self._meanings.extend(columns)
         return [1 << position for position in range(first, len(self._meanings))]
+
+    def at_most(self, made_from: int) -> int:
+        """Give a bit to what is made from some of these columns, perhaps not from all."""
+        origins, certainty = self.tell(made_from)
+        doubt = Certainty.UNKNOWN if certainty is Certainty.UNKNOWN else Certainty.AT_MOST
+        return self.bits([ColumnLineage("", origins, doubt)])[0]
+
+    def tell_filters(self, filters: int) -> tuple[ColumnOrigin, ...]:
+        """Return the columns that surely filter rows."""
+        parts = [part for part in self._parts(filters) if part.certainty is not Certainty.AT_MOST]
+        return tuple(dict.fromkeys(origin for part in parts for origin in part.origins))
 
     def tell(self, made_from: int) -> tuple[tuple[ColumnOrigin, ...], Certainty]:
         """Return the columns that the bits stand for, table by table, and how sure that is."""
@@ -43,12 +49,7 @@ class Origins:
         return known
 
     def _tell(self, made_from: int) -> tuple[tuple[ColumnOrigin, ...], Certainty]:
-        parts = []
-        rest = made_from
-        while rest:
-            lowest = rest & -rest
-            parts.append(self._meanings[lowest.bit_length() - 1])
-            rest ^= lowest
+        parts = self._parts(made_from)
         if len(parts) == 1:
             return parts[0].origins, parts[0].certainty
         certainties = {part.certainty for part in parts}
@@ -58,6 +59,14 @@ class Origins:
         elif Certainty.AT_MOST in certainties:
             certainty = Certainty.AT_MOST
         return tuple(dict.fromkeys(o for part in parts for o in part.origins)), certainty
+
+    def _parts(self, made_from: int) -> list[ColumnLineage]:
+        parts = []
+        while made_from:
+            lowest = made_from & -made_from
+            parts.append(self._meanings[lowest.bit_length() - 1])
+            made_from ^= lowest
+        return parts
 
 
 class Relation:

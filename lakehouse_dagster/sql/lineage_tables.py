@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
-from lakehouse_dagster.sql.lineage_scope import AT_MOST, NOTHING, UNKNOWN, Relation, Scope
+from lakehouse_dagster.sql.lineage_scope import NOTHING, UNKNOWN, Relation, Scope
 
 if TYPE_CHECKING:
     from lakehouse_dagster.sql.lineage_query import Walk
@@ -37,7 +37,7 @@ def function_relation(
     for argument in arguments:
         if isinstance(argument, nodes.TableArgument):
             table = _input(walk, argument, scope)
-            made_from |= table.everything | AT_MOST
+            made_from |= walk.at_most(table.everything)
             filters |= table.filters
         else:
             made_from |= walk.value(argument, scope)
@@ -82,13 +82,15 @@ def pattern_relation(walk: Walk, node: nodes.PatternTable, scope: Scope) -> Rela
         filters |= walk.value(node.args["order"], inner)
     for key in keys:
         filters |= key
-    measures = [measure.alias for measure in node.args.get("measures") or []]
-    made_from = [table.everything | AT_MOST] * len(measures)
-    filters |= inner.filters
+    measures = node.args.get("measures") or []
+    any_column = walk.at_most(table.everything) if measures else NOTHING
+    made_from = [walk.value(measure.this, inner) | any_column for measure in measures]
+    filters |= table.filters | inner.filters
+    named = [measure.alias for measure in measures]
     if (node.args.get("rows") or "").upper().startswith("ALL"):
-        names = [*table.names, *measures]
+        names = [*table.names, *named]
         return Relation(names, [*table.made_from, *made_from], filters, table.beyond)
-    return Relation([*(column.name for column in partition), *measures], keys + made_from, filters)
+    return Relation([*(column.name for column in partition), *named], keys + made_from, filters)
 
 
 def _pattern_variables(node: nodes.PatternTable) -> set[str]:
