@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from sqlglot import exp
 
-from lakehouse_dagster.sql import parsing
+from lakehouse_dagster.sql import columns, parsing
+from lakehouse_dagster.sql.advice_queries import insert_advice
+from lakehouse_dagster.sql.functions import unknown_functions
+from lakehouse_dagster.sql.lineage import insert_lineage, query_lineage
 from lakehouse_dagster.sql.model import (
     Flow,
     JobDefinition,
@@ -17,44 +19,48 @@ from lakehouse_dagster.sql.model import (
     SourceDefinition,
     Statement,
     StatementKind,
+    TableDefinition,
     TableName,
     ViewDefinition,
     unique,
 )
+from lakehouse_dagster.sql.names import JOB_NAME
 from lakehouse_dagster.sql.parsing import READER_FAILED, UnreadableStatementError
+from lakehouse_dagster.sql.report import Report
 from lakehouse_dagster.sql.session import Reads, Session, UnknownRelation, base_table
 from lakehouse_dagster.sql.statements import members
+from lakehouse_dagster.sql.variables import Filled, placeholder_in
 
-_JOB_NAME = "pipeline.name"
 _RUNTIME_MODE = "execution.runtime-mode"
-_DIALECT = "table.sql-dialect"
+DIALECT = "table.sql-dialect"
 
-
-class Report(Protocol):
-    """Takes note of a problem."""
-
-    def __call__(
-        self,
-        statement: Statement,
-        severity: Severity,
-        message: str,
-        remedy: str,
-        *,
-        location: Location | None = None,
-    ) -> None: ...
+IN_SET = frozenset({StatementKind.INSERT, StatementKind.CREATE_TABLE_AS})
+"""What can stand in a statement set."""
 
 
 class JobReader:
     """Makes a job of each ``INSERT`` and statement set, in the session it would run in."""
 
-    def __init__(self, session: Session, report: Report) -> None:
+    def __init__(
+        self, session: Session, report: Report, fill: Callable[[Statement], Filled]
+    ) -> None:
         self._session = session
         self._report = report
+        self._fill = fill
         self.found: list[JobDefinition] = []
         """Jobs in the order of the script; those without a name of their own have an empty one."""
 
-    def read(self, statement: Statement, setup: tuple[Statement, ...]) -> None:
-        """Read the job that a statement starts."""
+    def read(
+        self,
+        statement: Statement,
+        setup: tuple[Statement, ...],
+        created: Callable[[Statement], Flow | None],
+    ) -> None:
+        """Read the job that a statement starts.
+
+        Args:
+            created: Reads a CREATE TABLE … AS of a statement set.
+        """
         settings = dict(self._session.settings)
         if settings.get(_RUNTIME_MODE, "").lower() == "batch":
             self._report(
@@ -64,11 +70,15 @@ class JobReader:
                 f"RESET '{_RUNTIME_MODE}' before it if it is meant to stream.",
             )
             return
-        inserts = [statement]
+        found = [statement]
         if statement.kind is StatementKind.STATEMENT_SET:
-            inserts = [m for m in members(statement) if self._is_insert(m)]
-        flows = tuple(self._flow(insert) for insert in inserts)
-        name = settings.get(_JOB_NAME, "").strip()
+            found = list(members(statement))
+        read = (
+            self.flow(member) if member.kind is StatementKind.INSERT else created(member)
+            for member in found
+        )
+        flows = tuple(flow for flow in read if flow is not None)
+        name = settings.get(JOB_NAME, "").strip()
         self.found.append(
             JobDefinition(
                 name=name,
@@ -86,41 +96,80 @@ class JobReader:
             )
         )
 
-    def _is_insert(self, member: Statement) -> bool:
-        if member.kind is StatementKind.INSERT:
-            return True
-        self._report(
-            member,
-            Severity.WARNING,
-            "Only INSERT can stand in a statement set.",
-            "Move the statement before the statement set.",
-        )
-        return False
-
-    def _flow(self, insert: Statement) -> Flow:
+    def flow(self, insert: Statement) -> Flow:
+        """Read one INSERT."""
+        filled = replace(insert, text=self._fill(insert).text)
         try:
-            if self._session.settings.get(_DIALECT, "default").lower() == "hive":
+            if self._session.settings.get(DIALECT, "default").lower() == "hive":
                 raise UnreadableStatementError("It is in the Hive dialect.", insert.location)
-            tree = parsing.parse(insert)
+            tree = parsing.parse(filled, written=insert)
             if not isinstance(tree, exp.Insert):
                 raise UnreadableStatementError("It is no INSERT.", insert.location)
             target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
             query = tree.expression
             if not isinstance(target, exp.Table) or query is None:
                 raise UnreadableStatementError("It has no target or no query.", insert.location)
-            reads = self._session.reads_of(query)
+            reads = self._session.reads_of(parsing.query_of(tree))
         except UnreadableStatementError as error:
-            return self._unreadable_flow(insert, error)
+            return self._unreadable_flow(insert, filled, error)
         except Exception as error:  # noqa: BLE001 - a script must not stop a project's loading
             reason = f"{READER_FAILED} ({type(error).__name__})"
             failed = UnreadableStatementError(reason, insert.location)
-            return self._unreadable_flow(insert, failed)
+            return self._unreadable_flow(insert, filled, failed)
+        self.look_at(insert, tree)
         self._warn_of_bounded(insert, tree)
-        return self._complete(insert, parsing.name_parts(target), reads)
+        self._report.add(*insert_advice(insert, tree))
+        flow = self._complete(insert, parsing.name_parts(target), reads)
+        return self._with_lineage(flow, insert, tree, parsing.name_parts(target))
 
-    def _unreadable_flow(self, insert: Statement, error: UnreadableStatementError) -> Flow:
+    def created_flow(self, statement: Statement, query: exp.Expr, name: TableName) -> Flow:
+        """What a CREATE TABLE … AS fills its table from."""
+        reads = self._session.reads_of(query)
+        flow = self._complete(statement, (name.catalog, name.database, name.table), reads)
+        try:
+            found = query_lineage(query, self._session.columns_of_name)
+        except Exception as error:  # noqa: BLE001 - dependencies are known all the same
+            self._report.failed(statement, error)
+            return flow
+        return replace(flow, columns=found.columns, row_filters=found.row_filters)
+
+    def look_at(self, statement: Statement, tree: exp.Expr) -> None:
+        """Point out functions that nobody made; only where all who could make one are known."""
+        if self._session.brings_functions:
+            return
+        for name in unknown_functions(tree, frozenset(self._session.functions)):
+            if not self._session.elsewhere.has_function(name):
+                self._report(
+                    statement,
+                    Severity.WARNING,
+                    f"Flink has no function {name}, and no script creates it.",
+                    "Look at its spelling, or CREATE TEMPORARY FUNCTION before the statement.",
+                )
+
+    def _with_lineage(
+        self, flow: Flow, insert: Statement, tree: exp.Insert, target: tuple[str, ...]
+    ) -> Flow:
+        sink_columns = self._writable(self._session.resolve(target))
+        try:
+            found, filters = insert_lineage(tree, self._session.columns_of_name, sink_columns)
+        except Exception as error:  # noqa: BLE001 - dependencies are known all the same
+            self._report.failed(insert, error)
+            return flow
+        return replace(flow, columns=found, row_filters=filters)
+
+    def _writable(self, name: TableName) -> tuple[str, ...] | None:
+        relation = self._session.find(name)
+        if isinstance(relation, TableDefinition):
+            return columns.writable(relation.columns) if relation.columns_known else None
+        return (
+            columns.writable(relation.columns) if isinstance(relation, SourceDefinition) else None
+        )
+
+    def _unreadable_flow(
+        self, insert: Statement, filled: Statement, error: UnreadableStatementError
+    ) -> Flow:
         words = ("EXECUTE", "INSERT", "INTO", "OVERWRITE", "TABLE")
-        parts = parsing.written_name_after(insert.text, *words)
+        parts = parsing.written_name_after(filled.text, *words)
         return self._complete(insert, parts, Reads(unknown=(error.reason,)), error.location)
 
     def _complete(
@@ -158,9 +207,10 @@ class JobReader:
         if parts is None:
             return None, None, ("the table it writes cannot be told",)
         name = self._session.resolve(parts)
-        if "${" in str(name):
-            return None, None, (f"the name {name} holds a variable",)
-        relation = self._session.relations.get(name)
+        stands_for = placeholder_in(str(name))
+        if stands_for is not None:
+            return None, None, (f"the name {name} depends on {stands_for}, which is not set",)
+        relation = self._session.find(name)
         if isinstance(relation, SourceDefinition):
             return None, relation.asset_key, ()
         if isinstance(relation, ViewDefinition):
@@ -171,8 +221,9 @@ class JobReader:
             if base_table(name) != name:
                 return None, None, (f"{name} is a branch or a system table",)
             return name, None, ()
-        if name.catalog in self._session.foreign_catalogs:
-            return None, self._session.reads_of_name(parts).sources[0], ()
+        key = self._session.outside_key(name)
+        if key is not None:
+            return None, key, ()
         return None, None, (f"no statement of the script declares {name}",)
 
     def _warn_of_bounded(self, insert: Statement, tree: exp.Insert) -> None:
@@ -190,44 +241,3 @@ class JobReader:
                 "INSERT … VALUES ends by itself: as a streaming job it would be started again.",
                 f"SET '{_RUNTIME_MODE}' = 'batch' before it, or insert the rows by hand.",
             )
-
-
-def name_jobs(
-    jobs: Sequence[JobDefinition], stem: str, report: Report
-) -> tuple[JobDefinition, ...]:
-    """Give the jobs without a name one that further statements of the script do not change.
-
-    One such job is named after the file; several, after the file and the first table that each
-    writes. Of jobs with the same name only the first is kept, and the others are errors.
-    """
-    several = sum(not job.name_is_explicit for job in jobs) > 1
-    named: dict[str, JobDefinition] = {}
-    for job in jobs:
-        name = job.name or (f"{stem}_{_sink_name(job)}" if several else stem)
-        if "${" in name:
-            report(
-                job.statement,
-                Severity.ERROR,
-                f"The job's name, {name}, holds a variable, but it has to be known beforehand.",
-                f"SET '{_JOB_NAME}' to a fixed text.",
-            )
-        elif name in named:
-            report(
-                job.statement,
-                Severity.ERROR,
-                f"Two jobs are named {name}; the other is at {named[name].location}.",
-                f"SET '{_JOB_NAME}' to another name before this one, or put both into one "
-                "statement set.",
-            )
-        else:
-            named[name] = replace(job, name=name)
-    return tuple(named.values())
-
-
-def _sink_name(job: JobDefinition) -> str:
-    for flow in job.flows:
-        if flow.sink is not None:
-            return flow.sink.table
-        if flow.external_sink is not None:
-            return flow.external_sink[-1]
-    return "unknown"

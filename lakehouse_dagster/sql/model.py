@@ -155,8 +155,10 @@ class ColumnLineage:
 class TableDefinition:
     """A table of the lake's catalog as a script creates it.
 
-    ``columns_known`` is false where the columns follow from another table or a query
-    (``LIKE``, ``AS SELECT``), or where the statement cannot be read.
+    ``columns_known`` is false where the columns follow from another table or a query that is not
+    known (``LIKE``, ``AS SELECT``), or where the statement cannot be read. ``filled_by`` is what
+    ``CREATE TABLE … AS SELECT`` fills the table from, once, by no job of the project; the types of
+    its columns are then empty.
     """
 
     name: TableName
@@ -167,6 +169,7 @@ class TableDefinition:
     comment: str | None
     location: Location
     columns_known: bool = True
+    filled_by: Flow | None = None
 
     @property
     def shape(self) -> tuple[object, ...]:

@@ -22,8 +22,12 @@ class UnreadableStatementError(Exception):
         self.location = location
 
 
-def parse(statement: Statement) -> exp.Expr:
+def parse(statement: Statement, *, written: Statement | None = None) -> exp.Expr:
     """Parse one statement.
+
+    Args:
+        statement: With its variables filled in.
+        written: As the script has it; what it does not hold is never repeated in a reason.
 
     Raises:
         UnreadableStatementError: With the reason and the place; never anything else, as a script
@@ -35,7 +39,7 @@ def parse(statement: Statement) -> exp.Expr:
         parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)
         found = [tree for tree in parser.parse(tokens, statement.text) if tree is not None]
     except ParseError as error:
-        raise _unreadable(error, statement) from error
+        raise _unreadable(error, statement, written or statement) from error
     except RecursionError as error:
         raise UnreadableStatementError("It is nested too deeply.", statement.location) from error
     except Exception as error:
@@ -47,7 +51,9 @@ def parse(statement: Statement) -> exp.Expr:
     return found[0]
 
 
-def _unreadable(error: ParseError, statement: Statement) -> UnreadableStatementError:
+def _unreadable(
+    error: ParseError, statement: Statement, written: Statement
+) -> UnreadableStatementError:
     if not error.errors:
         return UnreadableStatementError(str(error).split("\n")[0], statement.location)
     first = error.errors[0]
@@ -55,7 +61,7 @@ def _unreadable(error: ParseError, statement: Statement) -> UnreadableStatementE
     # sqlglot gives the column of the token's last character.
     column = max((first.get("col") or 1) - len(text) + 1, 1)
     inner = Location(statement.location.path, first.get("line") or 1, column)
-    text = "'…'" if "'" in text else text
+    text = "'…'" if "'" in text or text not in written.text else text
     reason = (
         f"{(first.get('description') or 'Unknown syntax').rstrip('.')}, found {text or 'the end'}."
     )
@@ -80,6 +86,13 @@ def tables_read(query: exp.Expr) -> tuple[exp.Table, ...]:
         following.extend((c, hidden) for c in node.iter_expressions() if c is not clause)
         waiting.extend(reversed(following))
     return tuple(found)
+
+
+def query_of(insert: exp.Insert) -> exp.Expr:
+    """Return the query of an INSERT, with a WITH clause that stands before the INSERT."""
+    query: exp.Expr = insert.expression
+    clause = insert.args.get("with_")
+    return query if clause is None else exp.Subquery(this=query.copy(), with_=clause.copy())
 
 
 def name_parts(table: exp.Table) -> tuple[str, ...]:

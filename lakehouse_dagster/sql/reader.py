@@ -59,7 +59,7 @@ def read_project(
         ConfigurationError: The process that reads cannot be started.
     """
     files = [_opened(path, _shown(path, base)) for path in sorted({Path(p) for p in paths})]
-    return merge(_read(files, catalog), catalog=catalog)
+    return merge(_read(files, catalog))
 
 
 def _read(files: Sequence[_File], catalog: str) -> list[Script]:

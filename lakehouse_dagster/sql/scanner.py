@@ -57,7 +57,8 @@ class Token:
 _TRIVIA = {TokenKind.SPACE, TokenKind.COMMENT, TokenKind.OPEN_COMMENT}
 _UNTERMINATED = {TokenKind.OPEN_COMMENT, TokenKind.OPEN_STRING, TokenKind.OPEN_NAME}
 
-VARIABLE = r"\$\{[^}{\s'`:]+(?::-[^}{\n'`]*)?\}"
+VARIABLE = r"\$\{[^}{\s'`:]+(?::-[^}{\n'`]*)?\}|\{\{[^\S\n]*[^}{\s'`:]+[^\S\n]*\}\}"
+"""``${NAME}``, ``${NAME:-default}`` and ``{{ name }}``."""
 
 # `(?<![:/])//` keeps the address in an unquoted `SET state.dir = file:///x` from being a comment.
 _TOKEN = re.compile(

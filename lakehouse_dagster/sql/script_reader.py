@@ -1,17 +1,20 @@
-"""Goes through a script's statements in order, as a session would, and gathers what they say."""
+"""Goes through the statements of a session in order, and gathers what they say.
+
+``read_declarations`` and ``read_jobs`` are the two passes over a unit (``unit.py``); they import
+sqlglot and run in the reading process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlglot import exp
-
-from lakehouse_dagster.sql import parsing, tables
-from lakehouse_dagster.sql.jobs import JobReader, name_jobs
+from lakehouse_dagster.sql import parsing
+from lakehouse_dagster.sql.declare import DeclarationReader, Found
+from lakehouse_dagster.sql.jobs import DIALECT, IN_SET, JobReader
 from lakehouse_dagster.sql.model import (
+    Flow,
     JobDefinition,
-    Location,
     Problem,
     Script,
     Severity,
@@ -19,261 +22,358 @@ from lakehouse_dagster.sql.model import (
     Statement,
     StatementKind,
     TableDefinition,
-    TableName,
     ViewDefinition,
-    beginning,
 )
-from lakehouse_dagster.sql.parsing import READER_FAILED, UnreadableStatementError
-from lakehouse_dagster.sql.scanner import TokenKind, scan
-from lakehouse_dagster.sql.session import Session, UnknownRelation
-from lakehouse_dagster.sql.settings import parse_reset, parse_set
-from lakehouse_dagster.sql.sources import is_sink_only, mask_secrets, source_key
-from lakehouse_dagster.sql.statements import LineIndex, is_closed_set, split
+from lakehouse_dagster.sql.names import name_jobs
+from lakehouse_dagster.sql.parsing import UnreadableStatementError
+from lakehouse_dagster.sql.report import Report
+from lakehouse_dagster.sql.script_text import included_path, statements_of
+from lakehouse_dagster.sql.secret_problems import literal_secrets
+from lakehouse_dagster.sql.session import FLINK_CATALOG, Elsewhere, Session
+from lakehouse_dagster.sql.settings import misspelt_option, parse_reset, parse_set
+from lakehouse_dagster.sql.sources import is_sink_only
+from lakehouse_dagster.sql.start import begins_in_flinks_catalog, start_in_flinks_catalog
+from lakehouse_dagster.sql.statements import is_closed_set, members, without_members
+from lakehouse_dagster.sql.unit import (
+    CatalogDefinition,
+    Declarations,
+    Externals,
+    Reading,
+    ReadingContext,
+    SourceText,
+    Unit,
+)
+from lakehouse_dagster.sql.variables import Filled, fill_for_reading
 
-_CREATE_WORDS = ("CREATE", "OR", "REPLACE", "TEMPORARY", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
-_CHECKED = (StatementKind.CREATE_DATABASE, StatementKind.CREATE_FUNCTION)
-_UNTERMINATED = {
-    TokenKind.OPEN_STRING: ("string", "'"),
-    TokenKind.OPEN_NAME: ("quoted name", "`"),
-    TokenKind.OPEN_COMMENT: ("comment", "*/"),
-}
+_JOBS = (StatementKind.INSERT, StatementKind.STATEMENT_SET)
+
+
+def read_declarations(
+    unit: Unit, context: ReadingContext, externals: Externals | None = None
+) -> Declarations:
+    """Read what a unit declares for others: the first pass, which leaves jobs out.
+
+    Args:
+        externals: What other units declare, as far as that is known.
+    """
+    reader = _UnitReader(unit, context, externals or Externals(), with_jobs=False)
+    reader.read()
+    return Declarations(reader.declared(), reader.elsewhere.asked)
+
+
+def read_jobs(unit: Unit, context: ReadingContext, externals: Externals) -> Reading:
+    """Read a unit with what others declare at hand: the second pass.
+
+    Whatever the files hold, this returns: what cannot be used is a ``Problem`` with its place.
+    """
+    reader = _UnitReader(unit, context, externals, with_jobs=True)
+    return Reading(tuple(reader.read()), reader.elsewhere.asked)
 
 
 class ScriptReader:
-    """Reads one script; use once."""
+    """Reads one script that stands alone."""
 
-    def __init__(self, text: str, path: str, *, stem: str, lake: str) -> None:
-        self._text = text
-        self._path = path
-        self._stem = stem
-        self._session = Session(lake=lake)
+    def __init__(
+        self,
+        text: str,
+        path: str,
+        *,
+        lake: str = "lake",
+        context: ReadingContext | None = None,
+        stem: str | None = None,
+    ) -> None:
+        self._unit = Unit((SourceText(path, text),))
+        self._context = context or ReadingContext(catalog=lake)
+
+    def read(self) -> Script:
+        """Read the script; what it declares itself is all that is known."""
+        declared = read_declarations(self._unit, self._context).declared
+        return read_jobs(self._unit, self._context, declared).scripts[0]
+
+
+class _UnitReader:
+    """Reads one unit; use once."""
+
+    def __init__(
+        self, unit: Unit, context: ReadingContext, externals: Externals, *, with_jobs: bool
+    ) -> None:
+        self._unit = unit
+        self._context = context
+        self._with_jobs = with_jobs
+        self.elsewhere = Elsewhere(externals)
+        self._session = Session(
+            lake=context.catalog,
+            elsewhere=self.elsewhere,
+            other_catalogs={name: tuple(key) for name, key in context.other_catalogs.items()},
+        )
         self._setup: list[Statement] = []
-        self._tables: dict[TableName, TableDefinition] = {}
-        self._sources: list[SourceDefinition] = []
+        self._report = Report()
+        self._declare = DeclarationReader(self._session, self._report, self._fill)
+        self._jobs = JobReader(self._session, self._report, self._fill)
+        self._in_prelude = False
         self._views: list[ViewDefinition] = []
-        self._problems: list[Problem] = []
-        self._jobs = JobReader(self._session, self._problem)
-        self._handlers: dict[StatementKind, Callable[[Statement], None]] = {
+        self._handlers: dict[StatementKind, Callable[[Statement], object]] = {
             StatementKind.SET: self._set,
             StatementKind.RESET: self._reset,
             StatementKind.USE: self._use,
-            StatementKind.CREATE_CATALOG: self._create_catalog,
-            StatementKind.CREATE_TABLE: self._create_table,
-            StatementKind.CREATE_TEMPORARY_TABLE: self._create_table,
-            StatementKind.CREATE_TABLE_AS: self._create_table,
-            StatementKind.CREATE_VIEW: self._create_view,
-            StatementKind.CREATE_TEMPORARY_VIEW: self._create_view,
-            StatementKind.ALTER: self._alter,
-            StatementKind.DROP: self._drop,
-            StatementKind.DROP_TEMPORARY: self._drop_temporary,
-            StatementKind.ACTION: self._action,
+            StatementKind.CREATE_TABLE: self._declare.table,
+            StatementKind.CREATE_TEMPORARY_TABLE: self._declare.table,
+            StatementKind.CREATE_VIEW: self._declare.view,
+            StatementKind.CREATE_TEMPORARY_VIEW: self._declare.view,
+            StatementKind.CREATE_FUNCTION: self._declare.function,
+            StatementKind.CREATE_DATABASE: self._check,
             StatementKind.CREATE_OTHER: self._create_other,
+            StatementKind.ALTER: self._declare.alter,
+            StatementKind.DROP_TEMPORARY: self._declare.drop_temporary,
+            StatementKind.MODULE_OR_JAR: self._module_or_jar,
+        }
+        self._left_out: dict[StatementKind, Callable[[Statement], object]] = {
+            StatementKind.CREATE_TABLE_AS: self._create_table_as,
+            StatementKind.DROP: self._drop,
+            StatementKind.ACTION: self._action,
+            StatementKind.QUERY: lambda _: None,
             StatementKind.UNKNOWN: self._unknown,
         }
-        self._keeps_in_setup = True
 
-    def read(self) -> Script:
-        """Read the script."""
-        self._check_text()
-        statements = split(self._text, self._path)
-        if not statements:
-            message = "The script holds no statement."
-            self._error(Location(self._path, 1, 1), message, "Leave it out of the scripts.")
-        for statement in statements:
-            self._read_statement(statement)
-        jobs = name_jobs(self._jobs.found, self._stem, self._problem)
-        return Script(
-            path=self._path,
-            statements=statements,
-            tables=tuple(self._tables.values()),
-            sources=self._sources_read(jobs),
-            views=tuple(self._views),
-            jobs=jobs,
-            problems=tuple(self._problems),
+    def read(self) -> list[Script]:
+        """Read the prelude, then the files."""
+        prelude = [
+            (file, *self._expanded(file, self._context.prelude))
+            for file in self._context.prelude.files
+        ]
+        files = [(file, *self._expanded(file, self._unit)) for file in self._unit.files]
+        everything = [s for _, found, _ in (*prelude, *files) for s in found]
+        if everything and begins_in_flinks_catalog(everything, self._context.catalog):
+            start = start_in_flinks_catalog(everything[0])
+            self._session.use_catalog(FLINK_CATALOG)
+            self._setup.append(start)
+            if not prelude:
+                file, found, problems = files[0]
+                files[0] = (file, [start, *found], problems)
+        self._in_prelude = self._report.silent = True
+        for _, found, _ in prelude:
+            for statement in found:
+                self._read_statement(statement)
+        self._in_prelude = self._report.silent = False
+        return [self._read_file(file, found, problems) for file, found, problems in files]
+
+    def declared(self) -> Externals:
+        """What the unit declares lastingly."""
+        lasting = [
+            relation
+            for name, relation in self._session.lasting.items()
+            if name.catalog != FLINK_CATALOG
+        ]
+        catalogs = self._session.catalogs.items()
+        return Externals(
+            tables=tuple(r for r in lasting if isinstance(r, TableDefinition)),
+            sources=tuple(r for r in lasting if isinstance(r, SourceDefinition)),
+            views=tuple(r for r in lasting if isinstance(r, ViewDefinition)),
+            catalogs=tuple(CatalogDefinition(name, kind) for name, kind in catalogs),
+            functions=tuple(sorted(self._session.functions)),
         )
+
+    def _read_file(
+        self, file: SourceText, statements: Sequence[Statement], problems: Sequence[Problem]
+    ) -> Script:
+        report, self._report.problems = self._report, list(problems)
+        self._declare.found = found = Found()
+        self._jobs.found = []
+        for statement in statements:
+            if self._with_jobs and statement.text:
+                self._report.add(*literal_secrets(statement))
+            self._read_statement(statement)
+        jobs = name_jobs(self._jobs.found, file.stem, self._context.variables, self._report)
+        return Script(
+            path=file.path,
+            statements=tuple(statements),
+            tables=tuple(found.tables.values()),
+            sources=_sources_read(found, jobs),
+            views=tuple(found.views),
+            jobs=jobs,
+            problems=tuple(report.problems),
+        )
+
+    # the text
+
+    def _expanded(
+        self, file: SourceText, unit: Unit, within: tuple[str, ...] = ()
+    ) -> tuple[list[Statement], list[Problem]]:
+        """The statements of a file, with those of the files that it includes in their places."""
+        text = statements_of(file.text, file.path)
+        statements: list[Statement] = []
+        problems = list(text.problems)
+        for statement in text.statements:
+            path = included_path(statement)
+            if path is None:
+                statements.append(statement)
+                continue
+            content = unit.text_of(path)
+            chain = (*within, file.path)
+            if path in chain:
+                problems.append(_not_included(statement, f"{path} includes itself."))
+            elif content is None:
+                problems.append(_not_included(statement, f"{path} cannot be opened."))
+            else:
+                inner = self._expanded(SourceText(path, content), unit, chain)
+                statements += inner[0]
+                problems += inner[1]
+        return statements, problems
+
+    def _fill(self, statement: Statement) -> Filled:
+        return fill_for_reading(statement.text, self._context.variables)
+
+    # statements
 
     def _read_statement(self, statement: Statement) -> None:
-        if statement.kind in (StatementKind.INSERT, StatementKind.STATEMENT_SET):
-            if statement.kind is StatementKind.STATEMENT_SET and not is_closed_set(statement):
-                message = "The statement set is not closed by END."
-                self._error(statement.location, message, "Write END; after its last INSERT.")
-            self._jobs.read(statement, tuple(self._setup))
+        if statement.kind in _JOBS:
+            self._read_job(statement)
             return
-        self._keeps_in_setup = statement.kind not in (
-            StatementKind.SET,
-            StatementKind.RESET,
-            StatementKind.QUERY,
-        )
-        handler = self._handlers.get(statement.kind)
+        keeps = statement.kind in self._handlers
+        handler = self._handlers.get(statement.kind) or self._left_out.get(statement.kind)
         try:
-            if handler:
-                handler(statement)
-            elif statement.kind in _CHECKED:
-                parsing.parse(statement)
+            if statement.kind is StatementKind.CREATE_CATALOG:
+                keeps = self._declare.catalog(statement)
+            elif self._in_hive_dialect and statement.kind not in _IN_ANY_DIALECT:
+                self._declare_in_hive_dialect(statement)
+            elif handler is not None:
+                keeps = handler(statement) is not _LEAVE_OUT and keeps
         except UnreadableStatementError as error:
-            self._unreadable(statement, error)
+            keeps = keeps or statement.kind is StatementKind.CREATE_CATALOG
+            self._report.unreadable(statement, error)
         except Exception as error:  # noqa: BLE001 - a script must not stop a project's loading
-            reason = f"{READER_FAILED} ({type(error).__name__})."
-            self._unreadable(statement, UnreadableStatementError(reason, statement.location))
-        if self._keeps_in_setup:
+            self._report.failed(statement, error)
+        if keeps:
             self._setup.append(statement)
+
+    def _read_job(self, statement: Statement) -> None:
+        if self._in_prelude:
+            return
+        if statement.kind is StatementKind.STATEMENT_SET:
+            if not is_closed_set(statement):
+                message = "The statement set is not closed by END."
+                self._report(
+                    statement, Severity.ERROR, message, "Write END; after its last INSERT."
+                )
+            statement = self._without_other_members(statement)
+        if self._with_jobs:
+            self._jobs.read(statement, tuple(self._setup), self._created_in_set)
+        elif statement.kind is StatementKind.STATEMENT_SET:
+            for member in members(statement):
+                if member.kind is StatementKind.CREATE_TABLE_AS:
+                    self._created_in_set(member)
+
+    def _without_other_members(self, statement: Statement) -> Statement:
+        """Run what cannot stand in a statement set before it."""
+        others = [member for member in members(statement) if member.kind not in IN_SET]
+        for member in others:
+            self._report(
+                member,
+                Severity.WARNING,
+                "Only INSERT and CREATE TABLE … AS can stand in a statement set: this is taken out "
+                "of it and runs before it.",
+                "Move it before the statement set.",
+            )
+            self._read_statement(member)
+        return without_members(statement, IN_SET) if others else statement
+
+    def _created_in_set(self, statement: Statement) -> Flow | None:
+        self._warn_of_create_as(statement)
+        try:
+            return self._table_as(statement)
+        except UnreadableStatementError as error:
+            self._report.unreadable(statement, error)
+        except Exception as error:  # noqa: BLE001 - a script must not stop a project's loading
+            self._report.failed(statement, error)
+        return None
+
+    def _table_as(self, statement: Statement) -> Flow:
+        return self._declare.table_as(
+            statement, lambda query, name: self._jobs.created_flow(statement, query, name)
+        )
+
+    @property
+    def _in_hive_dialect(self) -> bool:
+        return self._session.settings.get(DIALECT, "default").lower() == "hive"
+
+    def _declare_in_hive_dialect(self, statement: Statement) -> None:
+        if statement.kind is StatementKind.ALTER or statement.kind in _CREATES_RELATION:
+            self._declare.declare_unreadable(statement)
+        raise UnreadableStatementError("It is in the Hive dialect.", statement.location)
 
     # what single statements do
 
-    def _set(self, statement: Statement) -> None:
+    def _set(self, statement: Statement) -> object:
         option = parse_set(statement.text)
-        if option is not None:
-            self._session.settings[option[0]] = option[1]
-        elif statement.text.strip().upper() != "SET":
+        if option is None:
+            if statement.text.strip().upper() == "SET":
+                return _LEAVE_OUT
             reason = "It is not of the form SET 'key' = 'value'."
             raise UnreadableStatementError(reason, statement.location)
+        key, value = option
+        self._session.settings[key] = value
+        meant = misspelt_option(key)
+        if meant is not None:
+            self._report(
+                statement,
+                Severity.ADVICE,
+                f"Flink has no option {key}; what it does not know it ignores.",
+                f"Write {meant}, if that is meant.",
+            )
+        # Settings travel with each job; only the dialect decides how the setup itself is read.
+        return None if key == DIALECT else _LEAVE_OUT
 
-    def _reset(self, statement: Statement) -> None:
+    def _reset(self, statement: Statement) -> object:
         key = parse_reset(statement.text)
         if key is None:
             self._session.settings.clear()
         else:
             self._session.settings.pop(key, None)
+        return None if key in (None, DIALECT) and self._changed_dialect() else _LEAVE_OUT
+
+    def _changed_dialect(self) -> bool:
+        return any(
+            s.kind is StatementKind.SET and (parse_set(s.text) or ("",))[0] == DIALECT
+            for s in self._setup
+        )
 
     def _use(self, statement: Statement) -> None:
-        tree = parsing.parse(statement)
+        tree = parsing.parse(replace(statement, text=self._fill(statement).text), written=statement)
         kind = tree.args.get("kind")
         if kind is not None and kind.name == "CATALOG":
             self._session.use_catalog(tree.this.name)
-        elif kind is None and isinstance(tree.this, exp.Table):
+        elif kind is None:
             self._session.use_database(parsing.name_parts(tree.this))
 
-    def _create_catalog(self, statement: Statement) -> None:
-        tree = _create(parsing.parse(statement), statement)
-        name = tables.created_table(tree).name
-        kind = tables.options_of(tree).get("type", "unknown")
-        if name == self._session.lake:
-            # Whoever runs the job makes the lake's catalog, from its declaration.
-            self._keeps_in_setup = False
-            return
-        self._session.foreign_catalogs[name] = kind
-        if kind == "paimon":
-            self._problem(
-                statement,
-                Severity.WARNING,
-                f"The Paimon catalog {name} is not the lake's catalog, {self._session.lake}: its "
-                "tables are not assets of the lake.",
-                f"Name the lake's catalog {name} if it is the same one.",
-            )
+    def _check(self, statement: Statement) -> None:
+        parsing.parse(replace(statement, text=self._fill(statement).text), written=statement)
 
-    def _create_table(self, statement: Statement) -> None:
-        if statement.kind is StatementKind.CREATE_TABLE_AS:
-            self._keeps_in_setup = False
-            self._problem(
-                statement,
-                Severity.WARNING,
-                "CREATE TABLE … AS runs a job of its own each time; it is not supervised.",
-                "Write CREATE TABLE and INSERT INTO instead.",
-            )
-        try:
-            tree = _create(parsing.parse(statement), statement)
-        except UnreadableStatementError:
-            self._declare_unreadable(statement)
-            raise
-        name = self._created_name(tree, statement)
-        body = tables.table_body(tree)
-        base = self._session.relations.get(self._session.resolve(body.like)) if body.like else None
-        if isinstance(base, SourceDefinition):
-            body = replace(
-                body,
-                columns=base.columns + body.columns,
-                options={**(base.options if body.inherits_options else {}), **body.options},
-                columns_known=True,
-            )
-        connector = body.options.get("connector", "")
-        in_lake = name.catalog == self._session.lake and not tables.is_temporary(tree)
-        if in_lake and connector in ("", "paimon"):
-            options = mask_secrets(body.options)
-            self._declare(
-                TableDefinition(
-                    name=name,
-                    columns=body.columns,
-                    primary_key=body.primary_key,
-                    partition_keys=body.partition_keys,
-                    options=options,
-                    comment=body.comment,
-                    location=statement.location,
-                    columns_known=body.columns_known,
-                )
-            )
-            return
-        if in_lake:
-            self._problem(
-                statement,
-                Severity.WARNING,
-                f"A Paimon catalog takes no table of connector {connector!r}.",
-                "Write CREATE TEMPORARY TABLE.",
-            )
-        if not connector and not body.columns_known:
-            self._session.relations[name] = UnknownRelation(name)
-            return
-        connector = connector or self._session.foreign_catalogs.get(name.catalog, "unknown")
-        source = SourceDefinition(
-            name=name,
-            connector=connector,
-            asset_key=source_key(connector, name.table, body.options),
-            columns=body.columns,
-            options=mask_secrets(body.options),
-            location=statement.location,
+    def _module_or_jar(self, statement: Statement) -> None:
+        if statement.text.split(None, 1)[0].upper() in ("LOAD", "UNLOAD"):
+            self._session.brings_functions = True
+
+    def _create_table_as(self, statement: Statement) -> None:
+        self._warn_of_create_as(statement)
+        self._table_as(statement)
+
+    def _warn_of_create_as(self, statement: Statement) -> None:
+        self._report(
+            statement,
+            Severity.WARNING,
+            "CREATE TABLE … AS runs a job of its own each time; it is not supervised.",
+            "Write CREATE TABLE and INSERT INTO instead.",
         )
-        self._session.relations[name] = source
-        self._sources.append(source)
-
-    def _create_view(self, statement: Statement) -> None:
-        try:
-            tree = _create(parsing.parse(statement), statement)
-            if tree.expression is None:
-                raise UnreadableStatementError("It has no query.", statement.location)
-        except UnreadableStatementError:
-            self._declare_unreadable(statement)
-            raise
-        reads = self._session.reads_of(tree.expression)
-        name = self._created_name(tree, statement)
-        view = ViewDefinition(
-            name=name,
-            temporary=tables.is_temporary(tree),
-            reads=reads.tables,
-            sources=reads.sources,
-            dependencies_known=not reads.unknown,
-            location=statement.location,
-        )
-        self._session.relations[name] = view
-        self._views.append(view)
-
-    def _alter(self, statement: Statement) -> None:
-        words = [t.text.upper() for t in scan(statement.text) if t.kind is TokenKind.WORD]
-        if words[1:2] == ["TABLE"] and not {"SET", "RESET"} & set(words):
-            self._problem(
-                statement,
-                Severity.WARNING,
-                "What ALTER TABLE changes is not followed, and it fails when it is run again at "
-                "the job's next start.",
-                "Change the CREATE TABLE, and alter the table once, outside of the script.",
-            )
 
     def _drop(self, statement: Statement) -> None:
-        self._keeps_in_setup = False
-        self._problem(
+        self._report(
             statement,
             Severity.WARNING,
             "DROP would run, and destroy, each time a job of this script starts; it is left out.",
             "Drop by hand what has to go, and take the statement out of the script.",
         )
 
-    def _drop_temporary(self, statement: Statement) -> None:
-        words = ("DROP", "TEMPORARY", "TABLE", "VIEW", "IF", "EXISTS")
-        parts = parsing.written_name_after(statement.text, *words)
-        if parts:
-            self._session.relations.pop(self._session.resolve(parts), None)
-
     def _action(self, statement: Statement) -> None:
-        self._keeps_in_setup = False
-        self._problem(
+        self._report(
             statement,
             Severity.WARNING,
             "The statement acts once, when it is run; it is no streaming job and is left out.",
@@ -285,101 +385,49 @@ class ScriptReader:
         raise UnreadableStatementError(reason, statement.location)
 
     def _unknown(self, statement: Statement) -> None:
-        raise UnreadableStatementError("It begins with no known keyword.", statement.location)
-
-    # helpers
-
-    def _created_name(self, tree: exp.Create, statement: Statement) -> TableName:
-        name = self._session.resolve(parsing.name_parts(tables.created_table(tree)))
-        if "${" in str(name):
-            reason = f"The name {name} holds a variable."
-            raise UnreadableStatementError(reason, statement.location)
-        return name
-
-    def _declare(self, table: TableDefinition) -> None:
-        known = self._tables.get(table.name)
-        if known is not None and known.shape != table.shape:
-            self._error(
-                table.location,
-                f"The table {table.name.key} is declared differently at {known.location}.",
-                "Declare it once, or both times alike.",
-            )
-        self._tables.setdefault(table.name, table)
-        self._session.relations[table.name] = self._tables[table.name]
-
-    def _declare_unreadable(self, statement: Statement) -> None:
-        """Remember a table or view that exists, of which nothing but the name is known."""
-        parts = parsing.written_name_after(statement.text, *_CREATE_WORDS)
-        name = self._session.resolve(parts) if parts else None
-        if name is None or "${" in str(name):
-            return
-        lasting = statement.kind in (StatementKind.CREATE_TABLE, StatementKind.CREATE_TABLE_AS)
-        if lasting and name.catalog == self._session.lake:
-            unknown = TableDefinition(
-                name, (), (), (), {}, None, statement.location, columns_known=False
-            )
-            self._tables.setdefault(name, unknown)
-            self._session.relations[name] = self._tables[name]
-        else:
-            self._session.relations[name] = UnknownRelation(name)
-
-    def _sources_read(self, jobs: tuple[JobDefinition, ...]) -> tuple[SourceDefinition, ...]:
-        """Leave out connector tables that are only written to."""
-        read = {key for job in jobs for key in job.sources}
-        read |= {key for view in self._views for key in view.sources}
-        written = {flow.external_sink for job in jobs for flow in job.flows}
-        kept = {
-            source.name: source
-            for source in self._sources
-            if source.asset_key in read
-            or not (is_sink_only(source.connector) or source.asset_key in written)
-        }
-        return tuple(kept.values())
-
-    def _check_text(self) -> None:
-        index = LineIndex(self._text, self._path)
-        for token in scan(self._text):
-            if token.is_unterminated:
-                what, closing = _UNTERMINATED[token.kind]
-                self._error(
-                    index.locate(token.offset),
-                    f"The {what} that begins here does not end.",
-                    f"Close it with {closing}",
-                )
-
-    def _unreadable(self, statement: Statement, error: UnreadableStatementError) -> None:
-        self._problem(
-            statement,
-            Severity.WARNING,
-            f"The statement is not known to the reader: {error.reason}",
-            "If Flink takes it, nothing need be done; what it declares is not known here.",
-            location=error.location,
-        )
-
-    def _error(self, location: Location, message: str, remedy: str) -> None:
-        self._problems.append(Problem(location, Severity.ERROR, message, remedy))
-
-    def _problem(
-        self,
-        statement: Statement,
-        severity: Severity,
-        message: str,
-        remedy: str,
-        *,
-        location: Location | None = None,
-    ) -> None:
-        self._problems.append(
-            Problem(
-                location=location or statement.location,
-                severity=severity,
-                message=message,
-                remedy=remedy,
-                statement_start=beginning(statement),
-            )
-        )
+        reason = "It begins with no known keyword, and is left out."
+        raise UnreadableStatementError(reason, statement.location)
 
 
-def _create(tree: exp.Expr, statement: Statement) -> exp.Create:
-    if not isinstance(tree, exp.Create):
-        raise UnreadableStatementError("It is no CREATE statement.", statement.location)
-    return tree
+_LEAVE_OUT = object()
+"""Said by a handler of a statement that the session of a job does not need."""
+_CREATES_RELATION = (
+    StatementKind.CREATE_TABLE,
+    StatementKind.CREATE_TEMPORARY_TABLE,
+    StatementKind.CREATE_TABLE_AS,
+    StatementKind.CREATE_VIEW,
+    StatementKind.CREATE_TEMPORARY_VIEW,
+)
+_IN_ANY_DIALECT = (
+    StatementKind.SET,
+    StatementKind.RESET,
+    StatementKind.USE,
+    StatementKind.QUERY,
+    StatementKind.DROP,
+    StatementKind.UNKNOWN,
+    StatementKind.ACTION,
+)
+
+
+def _not_included(statement: Statement, what: str) -> Problem:
+    return Problem(
+        statement.location,
+        Severity.ERROR,
+        f"SOURCE: {what}",
+        "Name a file by its path, relative to the folder of this one.",
+        statement.text[:60],
+    )
+
+
+def _sources_read(found: Found, jobs: tuple[JobDefinition, ...]) -> tuple[SourceDefinition, ...]:
+    """Leave out connector tables that are only written to."""
+    read = {key for job in jobs for key in job.sources}
+    read |= {key for view in found.views for key in view.sources}
+    written = {flow.external_sink for job in jobs for flow in job.flows}
+    kept = {
+        source.name: source
+        for source in found.sources
+        if source.asset_key in read
+        or not (is_sink_only(source.connector) or source.asset_key in written)
+    }
+    return tuple(kept.values())

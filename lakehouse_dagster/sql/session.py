@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from lakehouse_dagster.sql import columns
+from lakehouse_dagster.sql.lineage import RelationColumns
 from lakehouse_dagster.sql.model import (
     SourceDefinition,
     TableDefinition,
@@ -14,7 +17,10 @@ from lakehouse_dagster.sql.model import (
     unique,
 )
 from lakehouse_dagster.sql.parsing import name_parts, qualify, tables_read
-from lakehouse_dagster.sql.sources import source_key
+from lakehouse_dagster.sql.sources import catalog_key
+from lakehouse_dagster.sql.tables import TableBody
+from lakehouse_dagster.sql.unit import Asked, Externals
+from lakehouse_dagster.sql.variables import placeholder_in
 
 LAKE_DATABASE = "default"
 """Current database of a Paimon catalog that is newly used."""
@@ -42,20 +48,80 @@ class Reads:
     unknown: tuple[str, ...] = ()
 
 
+class Elsewhere:
+    """What other units declare, and which of it was asked for."""
+
+    def __init__(self, externals: Externals) -> None:
+        self._relations: dict[TableName, Relation] = {}
+        declared: tuple[TableDefinition | SourceDefinition | ViewDefinition, ...]
+        declared = (*externals.tables, *externals.sources, *externals.views)
+        for relation in declared:
+            self._relations.setdefault(relation.name, relation)
+        self._catalogs = {catalog.name: catalog.kind for catalog in externals.catalogs}
+        self._functions = {name.lower() for name in externals.functions}
+        self._asked_relations: dict[TableName, None] = {}
+        self._asked_catalogs: dict[str, None] = {}
+        self._asked_functions: dict[str, None] = {}
+
+    def relation(self, name: TableName) -> Relation | None:
+        """What another unit declares under a name."""
+        self._asked_relations[name] = None
+        return self._relations.get(name)
+
+    def catalog(self, name: str) -> str | None:
+        """The kind of a catalog that another unit creates."""
+        self._asked_catalogs[name] = None
+        return self._catalogs.get(name)
+
+    def has_function(self, name: str) -> bool:
+        """Whether another unit creates a function of that name."""
+        self._asked_functions[name] = None
+        return name.lower() in self._functions
+
+    @property
+    def asked(self) -> Asked:
+        """All that was asked for so far."""
+        return Asked(
+            tuple(self._asked_relations), tuple(self._asked_catalogs), tuple(self._asked_functions)
+        )
+
+
 @dataclass
 class Session:
     """What Flink would hold in the session that runs the script."""
 
     lake: str
+    elsewhere: Elsewhere
+    other_catalogs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     catalog: str = ""
     database: str = LAKE_DATABASE
     settings: dict[str, str] = field(default_factory=dict)
-    relations: dict[TableName, Relation] = field(default_factory=dict)
-    foreign_catalogs: dict[str, str] = field(default_factory=dict)
-    """Catalogs that the script creates besides the lake's: type by name."""
+    temporary: dict[TableName, Relation] = field(default_factory=dict)
+    lasting: dict[TableName, Relation] = field(default_factory=dict)
+    bodies: dict[TableName, TableBody] = field(default_factory=dict, repr=False)
+    """What the session's own CREATE TABLEs say, unmasked and with variables filled in."""
+    catalogs: dict[str, str] = field(default_factory=dict)
+    """Catalogs that the session creates besides the lake's: kind by name."""
+    functions: set[str] = field(default_factory=set)
+    """Functions that the session creates, in lower case."""
+    brings_functions: bool = False
+    """Whether it loads modules or catalogs, which may hold functions that no script creates."""
 
     def __post_init__(self) -> None:
         self.catalog = self.catalog or self.lake
+
+    def copy(self, elsewhere: Elsewhere) -> Session:
+        """An equal session that goes on by itself."""
+        return replace(
+            self,
+            elsewhere=elsewhere,
+            settings=dict(self.settings),
+            temporary=dict(self.temporary),
+            lasting=dict(self.lasting),
+            bodies=dict(self.bodies),
+            catalogs=dict(self.catalogs),
+            functions=set(self.functions),
+        )
 
     def use_catalog(self, catalog: str) -> None:
         """Make a catalog current, and its first database with it."""
@@ -72,6 +138,46 @@ class Session:
         """Complete a written name."""
         return qualify(parts, self.catalog, self.database)
 
+    def find(self, name: TableName) -> Relation | None:
+        """What stands behind a complete name, here or in another unit."""
+        relation = self.temporary.get(name) or self.lasting.get(name)
+        if relation is None and name.catalog != FLINK_CATALOG:
+            relation = self.elsewhere.relation(name)
+        return relation
+
+    def body_of(self, name: TableName) -> TableBody | None:
+        """What is known of a table, for a table that is LIKE it or for ALTER; None if nothing."""
+        own = self.bodies.get(name)
+        if own is not None:
+            return own
+        relation = self.find(name)
+        if isinstance(relation, TableDefinition):
+            return TableBody(
+                relation.columns,
+                relation.primary_key,
+                relation.partition_keys,
+                relation.options,
+                columns_known=relation.columns_known,
+            )
+        if isinstance(relation, SourceDefinition):
+            known = bool(relation.columns)
+            return TableBody(relation.columns, options=relation.options, columns_known=known)
+        return None
+
+    def catalog_kind(self, name: str) -> str | None:
+        """The kind of a catalog other than the lake's; None if nobody creates it."""
+        if name in (FLINK_CATALOG, self.lake):
+            return None
+        return self.catalogs.get(name) or self.elsewhere.catalog(name)
+
+    def outside_key(self, name: TableName) -> tuple[str, ...] | None:
+        """Key of a table of another catalog; None if that catalog is not known."""
+        if name.catalog in self.other_catalogs:
+            prefix = self.other_catalogs[name.catalog]
+            return (*prefix, name.database, base_table(name).table)
+        kind = self.catalog_kind(name.catalog)
+        return None if kind is None else catalog_key(kind, name.database, base_table(name).table)
+
     def reads_of(self, query: exp.Expr) -> Reads:
         """Tell what a query reads, views expanded."""
         found = [self.reads_of_name(name_parts(table)) for table in tables_read(query)]
@@ -84,9 +190,10 @@ class Session:
     def reads_of_name(self, parts: tuple[str, ...]) -> Reads:
         """Tell what reading one name reads."""
         name = self.resolve(parts)
-        if "${" in str(name):
-            return Reads(unknown=(f"the name {name} holds a variable",))
-        relation = self.relations.get(name)
+        stands_for = placeholder_in(str(name))
+        if stands_for is not None:
+            return Reads(unknown=(f"the name {name} depends on {stands_for}, which is not set",))
+        relation = self.find(name)
         if isinstance(relation, SourceDefinition):
             return Reads(sources=(relation.asset_key,))
         if isinstance(relation, ViewDefinition):
@@ -96,10 +203,32 @@ class Session:
             return Reads(unknown=(f"the CREATE statement of {name} is not readable",))
         if name.catalog == self.lake:
             return Reads(tables=(base_table(name),))
-        if name.catalog in self.foreign_catalogs:
-            kind = self.foreign_catalogs[name.catalog]
-            return Reads(sources=((*source_key(kind, name.database, {}), name.table),))
+        key = self.outside_key(name)
+        if key is not None:
+            return Reads(sources=(key,))
         return Reads(unknown=(f"no statement of the script declares {name}",))
+
+    def columns_of_name(self, parts: tuple[str, ...]) -> RelationColumns:
+        """Tell what the columns of a name in FROM are made from: the lookup of the lineage."""
+        name = self.resolve(parts)
+        if placeholder_in(str(name)) is not None:
+            return RelationColumns(None)
+        relation = self.find(name)
+        if isinstance(relation, SourceDefinition):
+            body = self.bodies.get(name)
+            return columns.of_source(relation, body.computed if body else None)
+        if isinstance(relation, ViewDefinition):
+            return RelationColumns(relation.columns, relation.row_filters)
+        if isinstance(relation, UnknownRelation):
+            return RelationColumns(None)
+        if isinstance(relation, TableDefinition):
+            return columns.of_table(relation)
+        if name.catalog == self.lake:
+            base = base_table(name)
+            if base != name:
+                return columns.of_system_table(name, self.find(base))
+            return RelationColumns(None, base=(name, None))
+        return RelationColumns(None, base=(None, self.outside_key(name)))
 
 
 def base_table(name: TableName) -> TableName:

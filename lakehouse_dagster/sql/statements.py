@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from lakehouse_dagster.sql.boundaries import cuts
 from lakehouse_dagster.sql.model import Location, Statement, StatementKind
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
 
@@ -85,12 +86,28 @@ class LineIndex:
 def split(text: str, path: str = "<text>") -> tuple[Statement, ...]:
     """Split a script into its statements; a statement set, in either form, is one statement.
 
+    Where a semicolon between two statements was clearly forgotten they are told apart all the same.
+
     Args:
         text: The script. Text that is not SQL is kept as statements of kind UNKNOWN.
         path: Where the text comes from, for the locations.
     """
     index = LineIndex(text, path)
-    return tuple(_statement(text, group, index) for group in group_chunks(chunks(text)) if group)
+    return tuple(statement_of(text, group, index) for group in groups(text))
+
+
+def groups(text: str) -> Iterator[list[Chunk]]:
+    """The chunks of each statement of a text."""
+    return group_chunks(part for chunk in chunks(text) for part in _parted(chunk))
+
+
+def _parted(chunk: Chunk) -> Iterator[Chunk]:
+    """Cut a chunk where a semicolon was forgotten."""
+    start = 0
+    for position in cuts(chunk.tokens):
+        yield Chunk(chunk.tokens[start:position])
+        start = position
+    yield Chunk(chunk.tokens[start:]) if start else chunk
 
 
 def chunks(text: str, start: int = 0) -> Iterator[Chunk]:
@@ -107,26 +124,28 @@ def chunks(text: str, start: int = 0) -> Iterator[Chunk]:
 
 def group_chunks(pieces: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     """Put the chunks of a statement set together and leave empty chunks out."""
-    open_set: list[Chunk] = []
-    for chunk in pieces:
-        if not chunk.significant:
-            if open_set:
-                open_set.append(chunk)
-            continue
-        if open_set and chunk.words(1)[0] in _ENDS_BROKEN_SET:
-            yield open_set
-            open_set = []
-        if open_set:
-            open_set.append(chunk)
-            if chunk.words(1)[0] == "END":
-                yield open_set
-                open_set = []
-        elif opens_statement_set(chunk):
-            open_set = [chunk]
-        else:
-            yield [chunk]
-    if open_set:
-        yield open_set
+    waiting = [chunk for chunk in pieces if chunk.significant]
+    position = 0
+    while position < len(waiting):
+        length = 1
+        if opens_statement_set(waiting[position]):
+            length = _length_of_set(waiting[position:])
+        yield waiting[position : position + length]
+        position += length
+
+
+def _length_of_set(waiting: list[Chunk]) -> int:
+    """How many chunks the statement set has that the first of them opens."""
+    broken_at = None
+    for number, chunk in enumerate(waiting[1:], 1):
+        word = chunk.words(1)[0]
+        if word == "END":
+            return number + 1
+        if opens_statement_set(chunk):
+            return broken_at or number
+        if broken_at is None and word in _ENDS_BROKEN_SET:
+            broken_at = number
+    return broken_at or len(waiting)
 
 
 def opens_statement_set(chunk: Chunk) -> bool:
@@ -160,18 +179,32 @@ def as_one_statement(statement: Statement) -> str:
 
 def members(statement: Statement) -> tuple[Statement, ...]:
     """Return the statements of a statement set, each at its own place in the script."""
-    tokens = list(scan(statement.text))
-    body = _offset_of_body(tokens)
     index = LineIndex(statement.text, statement.location.path)
-    found = [
-        _statement(statement.text, [chunk], index)
-        for chunk in chunks(statement.text, body)
-        if chunk.significant and chunk.words(2) != ("END",)
-    ]
+    found = (statement_of(statement.text, [chunk], index) for chunk in _member_chunks(statement))
     return tuple(
         Statement(member.text, shifted(statement.location, member.location), member.kind)
         for member in found
     )
+
+
+def _member_chunks(statement: Statement) -> Iterator[Chunk]:
+    body = _offset_of_body(list(scan(statement.text)))
+    for chunk in chunks(statement.text, body):
+        for part in _parted(chunk):
+            if part.significant and part.words(2) != ("END",):
+                yield part
+
+
+def without_members(statement: Statement, kinds: frozenset[StatementKind]) -> Statement:
+    """Return a statement set in which only members of these kinds are left, the rest blank."""
+    text = statement.text
+    for chunk in _member_chunks(statement):
+        if _kind(chunk) not in kinds:
+            start = chunk.significant[0].offset
+            end = chunk.tokens[-1].offset + len(chunk.tokens[-1].text)
+            blank = "".join("\n" if sign == "\n" else " " for sign in text[start:end])
+            text = text[:start] + blank + text[end:]
+    return replace(statement, text=text)
 
 
 def shifted(start: Location, inner: Location) -> Location:
@@ -189,7 +222,8 @@ def _offset_of_body(tokens: list[Token]) -> int:
     return begin.offset + len(begin.text)
 
 
-def _statement(text: str, group: list[Chunk], index: LineIndex) -> Statement:
+def statement_of(text: str, group: list[Chunk], index: LineIndex) -> Statement:
+    """Make a statement of the chunks of a text that belong together."""
     significant = [t for chunk in group for t in chunk.tokens if not t.is_trivia]
     last = significant[-1]
     if last.kind is TokenKind.SEMICOLON:
@@ -212,7 +246,7 @@ def _kind(chunk: Chunk) -> StatementKind:
     first = words[0]
     if first == "EXECUTE" and words[1:2] == ("INSERT",):
         return StatementKind.INSERT
-    if first == "CREATE":
+    if first == "CREATE" or words[:2] == ("REPLACE", "TABLE"):
         return _create_kind(chunk)
     if first == "DROP":
         temporary = words[1:2] == ("TEMPORARY",)
@@ -225,7 +259,8 @@ def _kind(chunk: Chunk) -> StatementKind:
 
 
 def _create_kind(chunk: Chunk) -> StatementKind:
-    words = [w for w in chunk.words(7)[1:] if w not in ("OR", "REPLACE", "SYSTEM")]
+    fillers = ("CREATE", "OR", "REPLACE", "SYSTEM")
+    words = [w for w in chunk.words(7) if w not in fillers]
     temporary = words[:1] == ["TEMPORARY"]
     subject = words[1] if temporary and len(words) > 1 else (words[0] if words else "")
     if subject == "TABLE":

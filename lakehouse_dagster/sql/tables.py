@@ -11,7 +11,6 @@ from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.lineage import referenced_columns
 from lakehouse_dagster.sql.model import Column, ColumnKind
 
-
 _DERIVED_KINDS = {ColumnKind.COMPUTED: "GENERATED", ColumnKind.METADATA: "METADATA"}
 
 
@@ -65,7 +64,9 @@ class TableBody:
 
 def table_body(create: exp.Create) -> TableBody:
     """Read the parts of a CREATE TABLE; a column of the primary key is never nullable."""
-    elements = table_elements(create.this.expressions if isinstance(create.this, exp.Schema) else [])
+    elements = table_elements(
+        create.this.expressions if isinstance(create.this, exp.Schema) else []
+    )
     properties = _properties(create)
     comment = next((p for p in properties if isinstance(p, exp.SchemaCommentProperty)), None)
     partitioning = next((p for p in properties if isinstance(p, exp.PartitionedByProperty)), None)

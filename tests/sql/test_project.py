@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lakehouse_dagster.sql import Project, Severity, read_project
 
 
@@ -121,7 +123,10 @@ def test_the_order_of_the_paths_does_not_matter(tmp_path: Path) -> None:
     assert read_project(paths) == read_project(reversed(paths)) == read_project([*paths, *paths])
 
 
-def test_the_scripts_of_the_work_order_story_are_read_without_a_problem() -> None:
+def test_the_scripts_of_the_work_order_story_are_read_without_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORK_ORDER_EVENTS", "/data")
     folder = Path(__file__).parents[2] / "definitions" / "sql"
     found = read_project(folder.glob("**/*.sql"), base=folder)
     assert found.problems == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse_dagster.sql import Column, ColumnKind, Script, Severity, TableName, read_script
+from lakehouse_dagster.sql.script_reader import ScriptReader
 from lakehouse_dagster.sql.transport import from_data, to_data
 from tests.sql.samples import DECLARATIONS, INSERTS, SETS, UNPLANNABLE
 
@@ -22,7 +23,7 @@ CREATE TABLE IF NOT EXISTS ods.work_order (
   ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND,
   PRIMARY KEY (order_id) NOT ENFORCED
-) COMMENT 'newest version' PARTITIONED BY (dt) WITH ('bucket' = '2', 's3.secret-key' = 'hush');
+) COMMENT 'newest version' PARTITIONED BY (dt) WITH ('bucket' = '2', 's3.secret-key' = '${S3_KEY}');
 CREATE TEMPORARY TABLE events (
   order_id BIGINT, k STRING METADATA FROM 'key' VIRTUAL
 ) WITH ('connector' = 'kafka', 'topic' = 'orders.v1', 'properties.sasl.password' = '${PW}');
@@ -33,7 +34,7 @@ INSERT INTO ods.work_order SELECT * FROM events;
 
 
 def read(text: str, path: str = "work_order.sql") -> Script:
-    return read_script(path, text=text)
+    return ScriptReader(text, path).read()
 
 
 def warnings(script: Script) -> list[str]:
@@ -146,16 +147,29 @@ def test_pipeline_name_in_force_names_each_job() -> None:
     ]
 
 
-def test_several_jobs_without_a_name_are_named_after_file_and_table() -> None:
-    inserts = ["INSERT INTO a.x SELECT 1", "INSERT INTO a.y SELECT 1"]
-    script = read(";".join(inserts), "app.sql")
-    assert [job.name for job in script.jobs] == ["app_x", "app_y"]
-    more = ["CREATE TABLE a.z (i INT)", "INSERT INTO a.z SELECT 1", *inserts]
-    assert [job.name for job in read(";".join(more), "app.sql").jobs] == [
-        "app_z",
-        "app_x",
-        "app_y",
-    ]
+def names_of(text: str, path: str = "app.sql") -> list[str]:
+    return [job.name for job in read(text, path).jobs]
+
+
+def test_the_first_job_without_a_name_keeps_the_files_when_others_are_added() -> None:
+    first, second = "INSERT INTO a.x SELECT 1;", "INSERT INTO a.y SELECT 1;"
+    assert names_of(first) == ["app"]
+    assert names_of(first + second) == ["app", "app_y"]
+    assert names_of(first + second + second) == ["app", "app_y", "app_y_2"]
+    assert names_of(first + second + "INSERT INTO a.z SELECT 1") == ["app", "app_y", "app_z"]
+
+
+@pytest.mark.parametrize("path", ["y.sql", "a.y.sql", "a_y.sql"])
+def test_the_job_of_the_table_that_the_file_is_named_after_keeps_its_name(path: str) -> None:
+    stem = path.removesuffix(".sql")
+    second = "INSERT INTO a.y SELECT 1;"
+    assert names_of(second, path) == [stem]
+    assert names_of("INSERT INTO a.x SELECT 1;" + second, path) == [f"{stem}_x", stem]
+
+
+def test_a_name_that_a_job_has_itself_is_given_to_no_other() -> None:
+    named = "SET 'pipeline.name' = 'app'; INSERT INTO a.x SELECT 1; RESET;"
+    assert names_of(named + "INSERT INTO a.y SELECT 1") == ["app", "app_y"]
 
 
 def test_a_named_job_does_not_change_the_name_of_the_unnamed_one() -> None:
@@ -178,9 +192,7 @@ def test_two_jobs_of_one_name_are_an_error_at_the_second() -> None:
 def test_a_job_whose_name_holds_a_variable_is_an_error() -> None:
     script = read("SET 'pipeline.name' = '${NAME}'; INSERT INTO a.x SELECT 1")
     assert script.jobs == ()
-    assert errors(script) == [
-        "The job's name, ${NAME}, holds a variable, but it has to be known beforehand."
-    ]
+    assert errors(script) == ["The job's name depends on ${NAME}, which is not known beforehand."]
 
 
 def test_reset_takes_settings_away() -> None:
@@ -281,7 +293,7 @@ def test_tables_of_other_catalogs_are_sources() -> None:
         "CREATE CATALOG old WITH ('type' = 'hive'); CREATE TABLE old.db.x (i INT);"
         "INSERT INTO ods.a SELECT * FROM old.db.t JOIN old.db.x ON t.i = x.i"
     )
-    assert script.jobs[0].sources == (("hive", "db", "t"), ("hive", "x"))
+    assert script.jobs[0].sources == (("hive", "db", "t"), ("hive", "db", "x"))
     assert script.tables == ()
 
 
@@ -290,8 +302,8 @@ def test_another_paimon_catalog_is_pointed_out() -> None:
                   "CREATE TABLE t (i INT)")  # fmt: skip
     assert script.tables == ()
     assert "The Paimon catalog p is not the lake's catalog, lake" in warnings(script)[0]
-    renamed = read_script("s.sql", catalog="p", text="CREATE CATALOG p WITH ('type' = 'paimon');"
-                          "USE CATALOG p; CREATE TABLE ods.t (i INT)")  # fmt: skip
+    text = "CREATE CATALOG p WITH ('type' = 'paimon'); USE CATALOG p; CREATE TABLE ods.t (i INT)"
+    renamed = ScriptReader(text, "s.sql", lake="p").read()
     assert [str(table.name) for table in renamed.tables] == ["p.ods.t"]
     assert renamed.problems == ()
 

@@ -29,7 +29,7 @@ def test_a_set_variable_wins_over_its_default_even_if_empty() -> None:
 def test_a_missing_variable_is_named_with_its_script() -> None:
     with pytest.raises(MissingVariableError) as caught:
         substitute("'${B} ${A} ${B}'", {}, path="sql/x.sql")
-    assert "sql/x.sql needs the environment variables A, B" in str(caught.value)
+    assert "sql/x.sql needs the variables A, B" in str(caught.value)
 
 
 def test_a_quote_in_a_value_does_not_end_the_literal() -> None:

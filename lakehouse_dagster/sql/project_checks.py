@@ -1,0 +1,132 @@
+"""What only the whole project shows: jobs that get in each other's way, tables nobody declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lakehouse_dagster.sql.model import (
+    JobDefinition,
+    Problem,
+    Script,
+    Severity,
+    TableDefinition,
+    TableName,
+    beginning,
+    unique,
+)
+from lakehouse_dagster.sql.variables import missing_in
+
+_SHARED_ENGINES = ("partial-update", "aggregation")
+
+
+def same_name(known: JobDefinition, job: JobDefinition) -> Problem:
+    """The error of a job that has the name of another."""
+    return Problem(
+        location=job.location,
+        severity=Severity.ERROR,
+        message=f"Two jobs are named {job.name}; the other is at {known.location}.",
+        remedy="SET 'pipeline.name' to another name before one of them.",
+        statement_start=beginning(job.statement),
+    )
+
+
+def undeclared(
+    jobs: Iterable[JobDefinition], tables: Mapping[TableName, TableDefinition]
+) -> Iterator[Problem]:
+    """Tables of the lake that jobs name and no script declares."""
+    for job in jobs:
+        for name in unique((*job.reads, *job.sinks)):
+            if name not in tables:
+                verb = "reads" if name in job.reads else "writes"
+                yield _warning(
+                    job,
+                    f"The job {job.name} {verb} {name.key}, which no script declares.",
+                    "Add its CREATE TABLE IF NOT EXISTS to a script, if it is not made elsewhere.",
+                )
+
+
+def several_writers(
+    jobs: Iterable[JobDefinition], tables: Mapping[TableName, TableDefinition]
+) -> Iterator[Problem]:
+    """Tables that several jobs write though their merge engine is not made for it."""
+    writers: dict[TableName, JobDefinition] = {}
+    for job in jobs:
+        for name in job.sinks:
+            first = writers.setdefault(name, job)
+            table = tables.get(name)
+            if first is job or table is None:
+                continue
+            if table.options.get("merge-engine", "").lower() not in _SHARED_ENGINES:
+                yield _warning(
+                    job,
+                    f"The jobs {first.name} and {job.name} both write {name.key}.",
+                    "Put both INSERTs into one statement set, or UNION ALL them, unless each has "
+                    "rows of its own.",
+                )
+
+
+def cycles(jobs: Sequence[JobDefinition]) -> Iterator[Problem]:
+    """Jobs that read what they write, directly or by way of others: once for each cycle."""
+    upstream: dict[TableName, dict[TableName, JobDefinition]] = {}
+    for job in jobs:
+        if job.reads_itself:
+            own = ", ".join(flow.sink.key for flow in job.flows if flow.sink and flow.reads_itself)
+            yield _warning(
+                job,
+                f"The job {job.name} reads {own}, which it writes.",
+                "It is no dependency of the asset on itself; see that the job comes to an end "
+                "with what it feeds to itself.",
+            )
+        for flow in job.flows:
+            if flow.sink is not None:
+                upstream.setdefault(flow.sink, {}).update(dict.fromkeys(flow.reads, job))
+    told: set[frozenset[TableName]] = set()
+    for start in upstream:
+        cycle = _cycle_through(start, upstream)
+        if cycle and frozenset(cycle) not in told:
+            told.add(frozenset(cycle))
+            job = upstream[cycle[0]][cycle[1 % len(cycle)]]
+            names = " <- ".join(name.key for name in (*cycle, cycle[0]))
+            yield _warning(
+                job,
+                f"Tables are made from each other: {names}.",
+                "One of these dependencies is left out of the asset graph.",
+            )
+
+
+def _cycle_through(
+    start: TableName, upstream: Mapping[TableName, Mapping[TableName, JobDefinition]]
+) -> tuple[TableName, ...]:
+    """The shortest way from a table upstream back to it, empty if there is none."""
+    ways: dict[TableName, tuple[TableName, ...]] = {start: (start,)}
+    waiting = [start]
+    for table in waiting:
+        for above in upstream.get(table, ()):
+            if above == start and table != start:
+                return ways[table]
+            if above not in ways:
+                ways[above] = (*ways[table], above)
+                waiting.append(above)
+    return ()
+
+
+def missing_variables(scripts: Iterable[Script], known: frozenset[str]) -> Iterator[Problem]:
+    """Variables that nobody gives a value: told once for each script."""
+    values = dict.fromkeys(known, "")
+    for script in scripts:
+        told: set[str] = set()
+        for statement in script.statements:
+            new = [name for name in missing_in(statement.text, values) if name not in told]
+            if new:
+                told.update(new)
+                yield Problem(
+                    statement.location,
+                    Severity.WARNING,
+                    f"Neither the environment nor the project gives {', '.join(new)}.",
+                    "Set it where jobs are started; without it none of this script can be.",
+                    beginning(statement),
+                )
+
+
+def _warning(job: JobDefinition, message: str, remedy: str) -> Problem:
+    return Problem(job.location, Severity.WARNING, message, remedy, beginning(job.statement))

@@ -1,0 +1,146 @@
+"""From a file's text to its statements, with what is wrong with the text itself."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from lakehouse_dagster.sql.model import (
+    Location,
+    Problem,
+    Severity,
+    Statement,
+    StatementKind,
+    beginning,
+)
+from lakehouse_dagster.sql.noise import Noise, without_noise
+from lakehouse_dagster.sql.scanner import TokenKind, scan
+from lakehouse_dagster.sql.statements import LineIndex, groups, split, statement_of
+
+_UNTERMINATED = {
+    TokenKind.OPEN_STRING: ("string", "'"),
+    TokenKind.OPEN_NAME: ("quoted name", "`"),
+    TokenKind.OPEN_COMMENT: ("comment", "*/"),
+}
+_CONTINUES_QUERY = {
+    "UNION": {"ALL", "SELECT", "DISTINCT"},
+    "EXCEPT": {"ALL", "SELECT", "DISTINCT"},
+    "MINUS": {"ALL", "SELECT", "DISTINCT"},
+    "INTERSECT": {"ALL", "SELECT", "DISTINCT"},
+    "GROUP": {"BY"},
+    "ORDER": {"BY"},
+    "LEFT": {"JOIN", "OUTER"},
+    "INNER": {"JOIN"},
+}
+_HOLDS_QUERY = {
+    StatementKind.INSERT,
+    StatementKind.QUERY,
+    StatementKind.CREATE_VIEW,
+    StatementKind.CREATE_TEMPORARY_VIEW,
+    StatementKind.CREATE_TABLE_AS,
+}
+
+
+@dataclass(frozen=True)
+class ScriptText:
+    """The statements of a text, and the problems of the text."""
+
+    statements: tuple[Statement, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def statements_of(text: str, path: str) -> ScriptText:
+    """Split a file's text into statements; what is no SQL is left out of them, and told."""
+    kept, noise = without_noise(text)
+    index = LineIndex(kept, path)
+    problems = [_of_noise(found, index) for found in noise]
+    problems += _unterminated(kept, index)
+    statements: list[Statement] = []
+    ended = True
+    for group in groups(kept):
+        statement = statement_of(kept, group, index)
+        if not ended:
+            problems.append(_missing_semicolon(statement))
+        elif statements and _continues(statement, statements[-1]):
+            problems.append(_stray_semicolon(statement))
+        ended = group[-1].tokens[-1].kind is TokenKind.SEMICOLON
+        statements.append(statement)
+    if not statements:
+        problems.append(
+            Problem(
+                Location(path, 1, 1),
+                Severity.ERROR,
+                "The script holds no statement.",
+                "Leave it out of the scripts.",
+            )
+        )
+    return ScriptText(tuple(statements), tuple(problems))
+
+
+def included_path(statement: Statement) -> str | None:
+    """Return the path of the file that a ``SOURCE`` statement names, completed from its folder."""
+    tokens = [token for token in scan(statement.text) if not token.is_trivia]
+    if len(tokens) < 2 or not tokens[0].is_word("SOURCE"):
+        return None
+    written = statement.text[tokens[1].offset :].strip()
+    if tokens[1].kind is TokenKind.STRING and len(tokens) == 2:
+        written = written[1:-1].replace("''", "'")
+    elif any(sign.isspace() or sign == "'" for sign in written):
+        return None
+    folder = posixpath.dirname(statement.location.path)
+    return posixpath.normpath(posixpath.join(folder, written))
+
+
+def _of_noise(noise: Noise, index: LineIndex) -> Problem:
+    return Problem(
+        index.locate(noise.offset),
+        Severity.WARNING,
+        f"{noise.what} is no SQL; it is left out.",
+        "Take it out of the script: Flink does not take it.",
+    )
+
+
+def _unterminated(text: str, index: LineIndex) -> list[Problem]:
+    return [
+        Problem(
+            index.locate(token.offset),
+            Severity.ERROR,
+            f"The {_UNTERMINATED[token.kind][0]} that begins here does not end.",
+            f"Close it with {_UNTERMINATED[token.kind][1]}",
+        )
+        for token in scan(text)
+        if token.is_unterminated
+    ]
+
+
+def _missing_semicolon(statement: Statement) -> Problem:
+    return Problem(
+        statement.location,
+        Severity.WARNING,
+        "A semicolon is missing before this statement.",
+        "Write one: Flink takes both statements for one, and refuses it.",
+        beginning(statement),
+    )
+
+
+def _continues(statement: Statement, before: Statement) -> bool:
+    if statement.kind is not StatementKind.UNKNOWN or before.kind not in _HOLDS_QUERY:
+        return False
+    tokens = [token for token in scan(statement.text) if not token.is_trivia][:2]
+    words = [token.text.upper() for token in tokens]
+    if len(words) < 2 or words[0] not in _CONTINUES_QUERY:
+        return False
+    return words[1] in _CONTINUES_QUERY[words[0]]
+
+
+def _stray_semicolon(statement: Statement) -> Problem:
+    return Problem(
+        statement.location,
+        Severity.ERROR,
+        "The semicolon before this ends the statement above: it would run without what follows.",
+        "Take the semicolon away, or this part.",
+        beginning(statement),
+    )
+
+
+__all__ = ["ScriptText", "included_path", "split", "statements_of"]
