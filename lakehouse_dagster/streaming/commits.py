@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from lakehouse_dagster.errors import CatalogError, NoRestorePointError
+from lakehouse_dagster.errors import CatalogError, CatalogUnreachableError, NoRestorePointError
 from lakehouse_dagster.flink.restore_points import completed_at
 from lakehouse_dagster.paimon import CatalogReader, Snapshot
 from lakehouse_dagster.streaming.restore import RestoreChoice
@@ -73,8 +73,10 @@ def _first_beyond(
     """
     try:
         newest = catalog.table(table).newest_snapshots(SNAPSHOTS_LOOKED_AT)
+    except CatalogUnreachableError:
+        raise  # nothing is known: the job is not started on a guess
     except CatalogError:
-        return None  # the table is gone: nothing of it can be doubled
+        return None  # the table is gone, or never to be read from here: left for Flink to judge
     own = [s for s in newest if s.commit_user.startswith(prefix)]
     if not own:
         return None
