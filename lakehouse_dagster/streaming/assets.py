@@ -16,6 +16,7 @@ from lakehouse_dagster.streaming.events import (
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.materialise import materialise
 from lakehouse_dagster.streaming.names import dagster_name
+from lakehouse_dagster.streaming.partition_runs import chosen_partitions, materialise_partitions
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.supervise import observe_all
@@ -59,16 +60,31 @@ def _job_assets(
     tables = {graph.key(table): table for job in jobs for table in job.sink_keys}
     name = f"{dagster_name(runtime.lakehouse)}__{dagster_name(jobs[0].name)}"
 
+    partitioned = set(tables.values()) & set(graph.partitions)
+
     @dg.multi_asset(
         name=name,
-        specs=[graph.tables[table] for table in tables.values()],
+        specs=[
+            # A run for partitions reports only those that got data.
+            graph.tables[table].replace_attributes(skippable=table in partitioned)
+            for table in tables.values()
+        ],
         can_subset=len(tables) > 1,
+        backfill_policy=dg.BackfillPolicy.single_run() if partitioned else None,
         pool=name,
         op_tags=CANCELLABLE,
     )
     def streaming_job(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         chosen = {tables[key]: key for key in sorted(context.selected_asset_keys)}
         results: dict[str, dg.MaterializeResult[Any]] = {}
+        if chosen_partitions(context):
+            by_job = {
+                job.name: [t for t in job.sink_keys if t in chosen and t in partitioned]
+                for job in jobs
+            }
+            of_run = {job: of_job for job, of_job in by_job.items() if of_job}
+            materialise_partitions(runtime, graph, context, of_run, timeout_seconds)
+            chosen = {table: key for table, key in chosen.items() if table not in partitioned}
         for job in jobs:
             wanted = [table for table in job.sink_keys if table in chosen]
             if not wanted:

@@ -24,6 +24,10 @@ class Cursor(BaseModel):
         except ValidationError:
             return cls()
 
+    def stored(self) -> str:
+        """The text that ``parse`` reads: without what has its default, so that it is small."""
+        return self.model_dump_json(exclude_defaults=True)
+
 
 def in_turn(items: Sequence[T], rotation: int, most: int) -> Sequence[T]:
     """At most so many of the items: those whose turn it is in the ``rotation``-th tick."""

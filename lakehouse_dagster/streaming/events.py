@@ -10,6 +10,7 @@ import dagster as dg
 
 from lakehouse_dagster.streaming.materialise import Materialised
 from lakehouse_dagster.streaming.observe import Observation, ObservedState, waits_for_a_person
+from lakehouse_dagster.streaming.partition_keys import in_words
 from lakehouse_dagster.streaming.progress import ProgressEvent
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import SupervisionPolicy
@@ -43,7 +44,7 @@ def progress_metadata(event: ProgressEvent, now: datetime) -> dict[str, Any]:
         metadata["watermark"] = dg.MetadataValue.timestamp(event.watermark)
         metadata["watermark_lag_seconds"] = round((now - event.watermark).total_seconds(), 1)
     if event.partitions:
-        shown = event.partitions[:50]
+        shown = [in_words(partition) for partition, _ in event.partitions[:50]]
         more = len(event.partitions) - len(shown)
         metadata["partitions_changed"] = len(event.partitions)
         metadata["partitions"] = ", ".join(shown) + (f" and {more} more" if more else "")

@@ -14,6 +14,8 @@ from lakehouse_dagster.sql.model import Flow, JobDefinition, Location, Project
 from lakehouse_dagster.streaming import asset_metadata
 from lakehouse_dagster.streaming.column_lineage import column_lineage
 from lakehouse_dagster.streaming.names import key_part, output_name, short_hash
+from lakehouse_dagster.streaming.partition_keys import PartitionKeys
+from lakehouse_dagster.streaming.partitioned_assets import dependency, partition_keys
 from lakehouse_dagster.streaming.table_settings import (
     Comment,
     TableSettings,
@@ -43,6 +45,8 @@ class AssetGraph:
     """Dependencies left out because they close a cycle: (downstream, upstream)."""
     warnings: tuple[str, ...] = ()
     """What was left out besides, each with its place."""
+    partitions: Mapping[str, PartitionKeys] = field(default_factory=dict)
+    """Of the tables whose assets are partitioned, upstream first."""
 
     def key(self, table: str) -> dg.AssetKey:
         """The asset key of ``database.table``."""
@@ -108,16 +112,39 @@ class _GraphBuilder:
         refuse_unusable_keys(tables, outside, translator)
         self._warn_of_idle_settings()
         final = {node: spec.key for node, spec in specs.items()}
+        partitions = self._partitions(final)
+        tables = {
+            node: spec.replace_attributes(partitions_def=partitions[node].definition())
+            if node in partitions
+            else spec
+            for node, spec in tables.items()
+        }
+        specs |= tables
         return AssetGraph(
-            {node: self._connected(node, spec, final) for node, spec in tables.items()},
+            {node: self._connected(node, spec, final, specs) for node, spec in tables.items()},
             {
-                self.outside[node]: self._connected(node, spec, final)
+                self.outside[node]: self._connected(node, spec, final, specs)
                 for node, spec in outside.items()
                 if not self._is_elsewhere(node)
             },
             tuple(sorted(self.cut)),
             tuple(self.warnings),
+            partitions,
         )
+
+    def _partitions(self, keys: Mapping[str, dg.AssetKey]) -> dict[str, PartitionKeys]:
+        found = {
+            node: partition_keys(
+                node,
+                keys[node],
+                self.options.settings,
+                self.declared.get(node),
+                self.options.discovered.get(node),
+            )
+            for node in self.order
+            if node in self.tables
+        }
+        return {node: of_table for node, of_table in found.items() if of_table is not None}
 
     def _is_elsewhere(self, node: str) -> bool:
         """Whether another lakehouse has it and makes its asset, which must not be made twice."""
@@ -221,14 +248,22 @@ class _GraphBuilder:
         return asset_metadata.of_places(self.options.base_folder, places)
 
     def _connected(
-        self, node: str, spec: dg.AssetSpec, keys: Mapping[str, dg.AssetKey]
+        self,
+        node: str,
+        spec: dg.AssetSpec,
+        keys: Mapping[str, dg.AssetKey],
+        specs: Mapping[str, dg.AssetSpec],
     ) -> dg.AssetSpec:
         """The translator's asset with our dependencies and column lineage, by translated keys.
 
         Dependencies that the translator added are kept, and so is what it says under our names.
         """
-        ours = [keys[above] for above in self._kept(node)]
-        added = [dep for dep in spec.deps if dep.asset_key not in ours]
+        ours = [
+            dependency(keys[above], specs[above].partitions_def, spec.partitions_def)
+            for above in self._kept(node)
+        ]
+        known = {dep.asset_key for dep in ours}
+        added = [dep for dep in spec.deps if dep.asset_key not in known]
         lineage = column_lineage(self.flows.get(node, ()), keys)
         return spec.replace_attributes(deps=[*ours, *added], metadata={**lineage, **spec.metadata})
 

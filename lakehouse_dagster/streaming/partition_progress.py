@@ -166,6 +166,8 @@ def _is_due(
         closes_at = window[1] + policy.spans["partition_grace"]
         if not item.late and (watermark or now) >= closes_at:
             return True
+        if now < closes_at:
+            return False
         waits_since = max(item.since, closes_at)
     return now - item.changed_at >= quiet or now - waits_since >= PATIENCE * quiet
 

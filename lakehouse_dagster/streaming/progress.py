@@ -17,6 +17,8 @@ from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError
 from lakehouse_dagster.paimon import CatalogReader, Snapshot, SnapshotChanges, TableReader
 from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.foreign_commits import writing_users
+from lakehouse_dagster.streaming.partition_keys import Partition, in_words
+from lakehouse_dagster.streaming.partition_progress import PartitionCursor
 from lakehouse_dagster.streaming.spec import ProgressPolicy
 
 SNAPSHOTS_LOOKED_INTO = 50
@@ -40,6 +42,7 @@ class ProgressCursor(Cursor):
     """What was reported so far; small, and when lost only repeats events."""
 
     tables: dict[str, TableCursor] = Field(default_factory=dict)
+    partitions: dict[str, PartitionCursor] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class ProgressEvent:
     files_added: int
     files_deleted: int
     bytes_added: int
-    partitions: tuple[str, ...]
+    partitions: tuple[tuple[Partition, int], ...]
+    """The partitions that changed, each with the newest snapshot that changed it."""
     expired: tuple[tuple[int, int], ...]
     snapshots_not_looked_into: int
 
@@ -136,7 +140,7 @@ def advance(
         tables[event.table] = TableCursor(
             snapshot=event.last_snapshot, reported_at=now, foreign=told
         )
-    return ProgressCursor(tables=tables)
+    return cursor.model_copy(update={"tables": tables})
 
 
 def describe(
@@ -204,14 +208,19 @@ def _event(
         files_added=sum(p.files_added for p in touched),
         files_deleted=sum(p.files_deleted for p in touched),
         bytes_added=sum(p.bytes_added for p in touched),
-        partitions=tuple(sorted({_in_words(p.partition) for p in brought if p.partition})),
+        partitions=_partitions(changes),
         expired=expired,
         snapshots_not_looked_into=not_looked_into,
     )
 
 
-def _in_words(partition: Mapping[str, object]) -> str:
-    return "/".join(f"{k}={'NULL' if v is None else v}" for k, v in partition.items())
+def _partitions(changes: Sequence[SnapshotChanges]) -> tuple[tuple[Partition, int], ...]:
+    newest: dict[str, tuple[Partition, int]] = {}
+    for change in changes:
+        if change.snapshot.commit_kind != "COMPACT":
+            for p in change.partitions:
+                newest[in_words(p.partition)] = (p.partition, change.snapshot.id)
+    return tuple(found for words, found in sorted(newest.items()) if words)
 
 
 def _latest(catalog: CatalogReader, table: str) -> int | str | None:

@@ -17,6 +17,7 @@ from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, foreign_
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.observe import Observation
+from lakehouse_dagster.streaming.partition_events import PartitionReporter
 from lakehouse_dagster.streaming.progress import ProgressCursor, ProgressEvent, advance, moved
 from lakehouse_dagster.streaming.reported import changes
 from lakehouse_dagster.streaming.runtime import Runtime
@@ -149,6 +150,8 @@ def progress_sensor(
 ) -> dg.SensorDefinition:
     """The sensor that moves the assets forward as Flink commits snapshots."""
 
+    reporter = PartitionReporter(runtime, graph, policy)
+
     @dg.sensor(
         name=f"{dagster_name(runtime.lakehouse)}_progress",
         minimum_interval_seconds=max(1, int(policy.seconds("tick_interval"))),
@@ -170,16 +173,26 @@ def progress_sensor(
         said = f"{len(events)} of {len(graph.tables)} tables moved"
         if news.left_over:
             said += f", {news.left_over} more wait for the next tick"
-        for table, problem in sorted(news.problems.items()):
+        of_partitions = reporter.news(context.instance, cursor.partitions, now)
+        if of_partitions.events or of_partitions.left_over:
+            said += f", {len(of_partitions.events)} partitions told of"
+        if of_partitions.left_over:
+            said += f", {of_partitions.left_over} more wait"
+        for table, problem in sorted({**of_partitions.problems, **news.problems}.items()):
             said += f"; {table}: {problem}"
         return dg.SensorResult(
             skip_reason=said + ".",
             cursor=advance(
-                cursor, news.events, now, {t: found.users or () for t, found in foreign.items()}
-            ).model_dump_json(),
+                cursor.model_copy(update={"partitions": dict(of_partitions.cursors)}),
+                news.events,
+                now,
+                {t: found.users or () for t, found in foreign.items()},
+            ).stored(),
             asset_events=[
                 *events,
                 *(foreign_evaluation(graph.key(t), found) for t, found in foreign.items()),
+                *of_partitions.events,
+                *of_partitions.checks,
             ],
         )
 

@@ -16,6 +16,7 @@ from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.lag import JobLag, lag_now
 from lakehouse_dagster.streaming.names import dagster_name
+from lakehouse_dagster.streaming.partition_events import outside_checks
 from lakehouse_dagster.streaming.runtime import Runtime
 
 FOREIGN_COMMITS = "foreign_commits"
@@ -68,7 +69,11 @@ def table_checks(
         for table, policy in checked_tables(runtime, policies).items()
     ]
     written = dict.fromkeys(table for job in runtime.jobs.values() for table in job.sink_keys)
-    return [*bounded, *(_foreign_check(runtime, graph.key(t), t) for t in written)]
+    return [
+        *bounded,
+        *(_foreign_check(runtime, graph.key(t), t) for t in written),
+        *outside_checks(runtime, graph),
+    ]
 
 
 def table_check_sensor(

@@ -85,7 +85,7 @@ def test_the_lag_behind_the_watermark_is_a_number() -> None:
 
 
 def test_many_partitions_are_counted_and_some_are_named() -> None:
-    partitions = tuple(f"dt={n:03}" for n in range(60))
+    partitions = tuple(({"dt": f"{n:03}"}, 9) for n in range(60))
     metadata = progress_metadata(replace(EVENT, partitions=partitions), NOW)
     assert metadata["partitions_changed"] == 60
     assert metadata["partitions"].startswith("dt=000, dt=001")
