@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lakehouse_dagster.system_db.engine import Database
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration in ``migrations/versions``; kept here so that alembic need not be imported
 to find that there is nothing to do."""
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -144,4 +145,42 @@ changes = Table(
     metadata,
     Column("lakehouse", String(255), primary_key=True),
     Column("token", BigInteger, nullable=False),
+)
+
+# The sums over a table's live files as of one snapshot (`paimon/bucket_facts.py`), compressed: so
+# that the next look needs the new snapshots' manifests alone.
+table_files = Table(
+    "lakehouse_table_files",
+    metadata,
+    Column("lakehouse", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    Column("snapshot_id", BigInteger, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("small_below_bytes", BigInteger, nullable=False),
+    Column("sums", LargeBinary, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+)
+
+maintenance_actions = Table(
+    "lakehouse_maintenance_action",
+    metadata,
+    Column("lakehouse", String(255), primary_key=True),
+    Column("id", String(32), primary_key=True),
+    Column("table_name", String(255), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+    # Chosen before the procedure is called, so that the job is found whatever happens to an answer.
+    Column("flink_job_id", String(32), nullable=True),
+    Column("session_handle", Text, nullable=True),
+    Column("attempts", Integer, nullable=False),
+    Column("writer_restarts", Integer, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime, nullable=True),
+    Column("before", Text, nullable=True),
+    Column("after", Text, nullable=True),
+    Column("error", Text, nullable=True),
+    Index("ix_lakehouse_maintenance_action_table_name", "lakehouse", "table_name", "started_at"),
 )

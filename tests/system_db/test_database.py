@@ -24,6 +24,8 @@ def test_all_our_tables_carry_our_name_so_that_dagsters_own_are_left_alone(db: D
             "lakehouse_incarnation",
             "lakehouse_script_version",
             "lakehouse_change",
+            "lakehouse_table_files",
+            "lakehouse_maintenance_action",
         }
 
 

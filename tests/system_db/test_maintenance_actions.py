@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lakehouse_dagster.errors import SystemDatabaseError
+from lakehouse_dagster.paimon.bucket_facts import BucketSums
+from lakehouse_dagster.paimon.file_facts import StoredSums
+from lakehouse_dagster.system_db import Database
+from lakehouse_dagster.system_db.maintenance_actions import ActionState, MaintenanceActions
+from lakehouse_dagster.system_db.table_files import TableFiles
+
+NOW = datetime(2026, 11, 30, 3, 0, tzinfo=timezone.utc)
+
+
+def begin(actions: MaintenanceActions, table: str = "ods.a", kind: str = "compact") -> str:
+    record = actions.begin(
+        table, kind, reason="many files", details="{}", holder="a test", before=None
+    )
+    return record.id
+
+
+def test_an_action_is_on_record_before_it_is_done_and_keeps_its_outcome(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+    first, second = begin(actions), begin(actions, "ods.b")
+    assert {a.id for a in actions.running()} == {first, second}
+    actions.update(first, {"state": ActionState.FAILED, "error": "lost", "ended_at": NOW})
+    assert [a.id for a in actions.running()] == [second]
+    (found,) = actions.of_table("ods.a")
+    assert (found.state, found.error, found.reason) == (ActionState.FAILED, "lost", "many files")
+    assert actions.ended_since(NOW)[0].id == first
+    assert actions.ended_since(NOW + timedelta(seconds=1)) == ()
+
+
+def test_actions_of_another_lakehouse_are_not_seen(db: Database) -> None:
+    begin(MaintenanceActions(db, "other", lambda: NOW))
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+    assert actions.running() == ()
+    with pytest.raises(SystemDatabaseError, match="No maintenance action"):
+        actions.update("0" * 32, {"attempts": 2})
+
+
+def test_old_actions_are_forgotten_and_running_ones_never(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+    old, running = begin(actions), begin(actions)
+    actions.update(old, {"state": ActionState.DONE, "ended_at": NOW})
+    assert actions.prune(NOW + timedelta(days=1)) == 1
+    assert [a.id for a in actions.of_table("ods.a")] == [running]
+
+
+def test_sums_are_kept_from_one_process_to_the_next(db: Database) -> None:
+    bucket = BucketSums()
+    bucket.count({"_FILE_SIZE": 10, "_ROW_COUNT": 3, "_LEVEL": 0}, 1, small_below_bytes=100)
+    bucket.count({"_FILE_SIZE": 500, "_ROW_COUNT": 9, "_LEVEL": 5}, 1, small_below_bytes=100)
+    sums = StoredSums(7, "f", 100, {("00", 2): bucket})
+    TableFiles(db, "lake").save("ods.a", sums)
+    assert TableFiles(db, "lake").load("ods.a") == sums
+    assert TableFiles(db, "lake").load("ods.b") is None
+    assert TableFiles(db, "other").load("ods.a") is None
+
+
+def test_another_process_s_newer_sums_are_seen(db: Database) -> None:
+    mine, theirs = TableFiles(db, "lake"), TableFiles(db, "lake")
+    mine.save("ods.a", StoredSums(7, "f", 100, {}))
+    theirs.save("ods.a", StoredSums(8, "g", 100, {}))
+    found = mine.load("ods.a")
+    assert found is not None
+    assert found.snapshot_id == 8
