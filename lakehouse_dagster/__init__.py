@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from lakehouse_dagster.lakehouse import Lakehouse, LoadedLakehouse
     from lakehouse_dagster.paimon import PaimonCatalog
     from lakehouse_dagster.streaming.checks import CheckPolicy
+    from lakehouse_dagster.streaming.partitions import (
+        DynamicPartitions,
+        StaticPartitions,
+        TablePartitions,
+        TimePartitions,
+    )
     from lakehouse_dagster.streaming.spec import (
         OtherCatalog,
         ProgressPolicy,
@@ -26,6 +32,7 @@ _HOMES = {
     "BasicAuth": "flink",
     "BearerAuth": "flink",
     "CheckPolicy": "streaming.checks",
+    "DynamicPartitions": "streaming.partitions",
     "FlinkCluster": "flink",
     "Lakehouse": "lakehouse",
     "LakehouseComponent": "components.lakehouse",
@@ -37,15 +44,19 @@ _HOMES = {
     "PaimonCatalog": "paimon",
     "ProgressPolicy": "streaming.spec",
     "StartPolicy": "streaming.spec",
+    "StaticPartitions": "streaming.partitions",
     "SupervisionPolicy": "streaming.spec",
     "SystemDatabase": "system_db",
+    "TablePartitions": "streaming.partitions",
     "TableSettings": "streaming.table_settings",
+    "TimePartitions": "streaming.partitions",
 }
 
 __all__ = [
     "BasicAuth",
     "BearerAuth",
     "CheckPolicy",
+    "DynamicPartitions",
     "FlinkCluster",
     "Lakehouse",
     "LakehouseComponent",
@@ -57,9 +68,12 @@ __all__ = [
     "PaimonCatalog",
     "ProgressPolicy",
     "StartPolicy",
+    "StaticPartitions",
     "SupervisionPolicy",
     "SystemDatabase",
+    "TablePartitions",
     "TableSettings",
+    "TimePartitions",
 ]
 
 
