@@ -240,14 +240,15 @@ class _Decider:
                 f"Partitions cannot expire: {column or 'the table'} is no partition column."
             )
             return
-        past, unread = [], []
+        past: list[tuple[datetime, Partition]] = []
+        unread: list[str] = []
         bound = self.now - span(spec.keep_for)
         for partition in sorted({b.partition for b in self.facts.buckets}, key=str):
             at = _time_of(dict(partition)[column], spec.format)
             if at is None:
                 unread.append(_in_words(partition))
             elif at < bound:
-                past.append(partition)
+                past.append((at, partition))
         if unread:
             self.held_back.append(
                 f"{len(unread)} partitions stay, as {column} is not of the format {spec.format}: "
@@ -255,7 +256,8 @@ class _Decider:
             )
         if not past or not self._may_begin(ActionKind.EXPIRE_PARTITIONS, spec):
             return
-        chosen = tuple(past[: spec.partitions_a_run])
+        oldest_first = sorted(past, key=lambda dated: dated[0])
+        chosen = tuple(partition for _, partition in oldest_first[: spec.partitions_a_run])
         files = sum(b.files for b in self.facts.buckets if b.partition in set(chosen))
         yield Action(
             self.facts.table,

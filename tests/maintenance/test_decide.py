@@ -1,0 +1,239 @@
+"""What a table is due for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from lakehouse_dagster.maintenance.actions import (
+    Action,
+    ActionKind,
+    Decision,
+    Holder,
+    Past,
+    Situation,
+)
+from lakehouse_dagster.maintenance.decide import decide
+from lakehouse_dagster.maintenance.spec import (
+    Compaction,
+    CompactSpec,
+    ExpireSpec,
+    OrphanSpec,
+    PartitionExpirySpec,
+    TablePolicy,
+    TagSpec,
+)
+from lakehouse_dagster.paimon.file_facts import TableFacts, TableKind, TagFacts
+from tests.maintenance.facts import MIB, NOW, bucket, table
+
+
+DEFAULT = TablePolicy()
+
+
+def decided(facts: TableFacts, policy: TablePolicy = DEFAULT, **situation: Any) -> Decision:
+    return decide(facts, policy, Situation(**situation), NOW)
+
+
+def only(decision: Decision) -> Action:
+    (action,) = decision.actions
+    return action
+
+
+UNSETTLED = bucket(files=7, size_bytes=200 * MIB, settled_bytes=80 * MIB, levels=3)
+OLD = {
+    "snapshot_count": 60,
+    "oldest_snapshot_id": 41,
+    "oldest_snapshot_at": NOW - timedelta(days=2),
+}
+
+
+def test_a_table_in_shape_is_due_for_nothing() -> None:
+    assert decided(table(bucket())) == Decision("ods.orders")
+
+
+def test_a_table_without_snapshots_is_due_for_nothing() -> None:
+    assert decided(TableFacts("ods.orders")) == Decision("ods.orders")
+
+
+def test_too_many_unmerged_files_in_one_bucket_are_compacted() -> None:
+    busy = bucket(1, files=22, level0_files=21, level0_bytes=5 * MIB)
+    action = only(decided(table(bucket(0), busy)))
+    assert action.kind is ActionKind.COMPACT
+    assert action.reason == "bucket 1 has 21 unmerged files."
+    assert action.partitions is None
+
+
+def test_bytes_outside_the_highest_level_lead_to_a_full_compaction() -> None:
+    action = only(decided(table(UNSETTLED)))
+    assert action.kind is ActionKind.COMPACT_FULL
+    assert action.rewrite_bytes == 200 * MIB
+    assert action.benefit == 5  # 200 MiB are two files of 128 MiB
+    assert "60% of 209715200 bytes outside its highest level" in action.reason
+
+
+def test_little_is_not_rewritten_only_because_its_share_is_large() -> None:
+    small = bucket(files=3, size_bytes=9 * MIB, settled_bytes=MIB, levels=2)
+    assert decided(table(small)).actions == ()
+
+
+def test_rows_marked_as_deleted_lead_to_a_full_compaction() -> None:
+    action = only(decided(table(bucket(deleted_records=200))))
+    assert action.reason == "bucket 0 has 200 of 1000 rows marked as deleted."
+
+
+def test_small_files_of_an_append_table_are_compacted_partition_by_partition() -> None:
+    many = bucket(0, "20260101", files=12, small_files=11, small_bytes=11 * MIB)
+    few = bucket(0, "20260102", files=12, small_files=3)
+    action = only(decided(table(many, few, kind=TableKind.APPEND)))
+    assert action.kind is ActionKind.COMPACT
+    assert action.partitions == ((("dt", "20260101"),),)
+    assert action.rewrite_bytes == 11 * MIB
+
+
+def test_levels_say_nothing_of_an_append_table() -> None:
+    assert decided(table(replace(UNSETTLED, small_files=0), kind=TableKind.APPEND)).actions == ()
+
+
+def test_one_run_takes_the_worst_partitions_and_leaves_the_rest_for_the_next() -> None:
+    buckets = [
+        bucket(0, f"d{n:05}", files=20 + n, small_files=20, small_bytes=MIB) for n in range(10_000)
+    ]
+    policy = TablePolicy(compact=CompactSpec(partitions_a_run=3))
+    action = only(decided(table(*buckets, kind=TableKind.APPEND), policy))
+    assert [p[0][1] for p in action.partitions or ()] == ["d00020", "d00019", "d00018"]
+    assert "20 partitions" not in action.reason
+    assert "18 partitions wait for the next run" in action.reason
+
+
+def test_rows_that_wait_for_buckets_are_compacted() -> None:
+    waiting = bucket(-2, files=4, level0_files=4)
+    action = only(decided(table(waiting, total_buckets=-2)))
+    assert action.reason == "bucket -2 has 4 files that no reader sees yet."
+
+
+@pytest.mark.parametrize("compaction", [Compaction.OFF, Compaction.BATCH])
+def test_nobody_compacts_a_table_whose_compaction_is_off_or_that_has_its_own_job(
+    compaction: Compaction,
+) -> None:
+    dedicated = compaction is Compaction.BATCH
+    found = decided(
+        table(UNSETTLED), TablePolicy(compaction=compaction), compacts_by_itself=dedicated
+    )
+    assert found.actions == ()
+
+
+def test_compaction_waits_for_its_window() -> None:
+    policy = TablePolicy(compact=CompactSpec(cron="0 5 * * *"))
+    found = decided(table(UNSETTLED), policy)
+    assert found.actions == ()
+    assert found.held_back == ("full compaction is due and waits for its window (0 5 * * *).",)
+    policy = TablePolicy(compact=CompactSpec(cron="0 3 * * *", lasts="31m"))
+    assert decided(table(UNSETTLED), policy).actions
+
+
+def test_what_failed_is_tried_again_later_and_later() -> None:
+    def after(minutes: int, failures: int) -> Decision:
+        past = Past(failed_at=NOW - timedelta(minutes=minutes), failures=failures)
+        return decided(table(UNSETTLED), past={ActionKind.COMPACT_FULL: past})
+
+    assert after(4, 1).actions == ()
+    assert (
+        "failed 1 times in a row; tried again after 2026-11-30 03:31 UTC"
+        in after(4, 1).held_back[0]
+    )
+    assert after(6, 1).actions
+    assert after(19, 3).actions == ()
+    assert after(21, 3).actions
+    assert after(361, 50).actions
+
+
+def test_old_snapshots_expire_down_to_the_least_number() -> None:
+    action = only(decided(table(bucket(), **OLD)))
+    assert action.kind is ActionKind.EXPIRE_SNAPSHOTS
+    assert action.keep == 10
+    assert action.older_than == NOW - timedelta(days=1)
+
+
+def test_snapshots_that_are_young_or_few_stay() -> None:
+    young = {**OLD, "oldest_snapshot_at": NOW - timedelta(hours=23)}
+    assert decided(table(bucket(), **young)).actions == ()
+    few = {**OLD, "snapshot_count": 10, "oldest_snapshot_id": 91}
+    assert decided(table(bucket(), **few)).actions == ()
+
+
+def test_nothing_expires_that_somebody_still_needs() -> None:
+    holders = (Holder("consumer", "audit", 60), Holder("streaming job", "dwd", 75))
+    found = decided(table(bucket(), **OLD), holders=holders)
+    assert only(found).keep == 41  # 60 to 100
+    assert found.held_back == (
+        "Snapshots from 60 on are kept: consumer audit (needs snapshot 60); "
+        "streaming job dwd (needs snapshot 75).",
+    )
+
+
+@pytest.mark.parametrize("needed", [41, 7, None])
+def test_nothing_expires_at_all_for_a_reader_at_the_oldest_or_an_unknown_snapshot(
+    needed: int | None,
+) -> None:
+    found = decided(table(bucket(), **OLD), holders=(Holder("streaming job", "dwd", needed),))
+    assert found.actions == ()
+    assert "streaming job dwd" in found.held_back[0]
+
+
+def test_a_reader_that_keeps_up_holds_nothing_back() -> None:
+    found = decided(table(bucket(), **OLD), holders=(Holder("consumer", "audit", 95),))
+    assert only(found).keep == 10
+    assert found.held_back == ()
+
+
+def test_partitions_expire_by_the_time_in_their_value_and_unread_ones_are_named() -> None:
+    days = ["20260101", "20261129", "x1", None]
+    policy = TablePolicy(partitions=PartitionExpirySpec("90d", format="%Y%m%d"))
+    found = decided(table(*(bucket(0, day) for day in days)), policy)
+    assert only(found).partitions == ((("dt", "20260101"),),)
+    assert found.held_back == (
+        "2 partitions stay, as dt is not of the format %Y%m%d: dt=x1, dt=NULL.",
+    )
+
+
+def test_tags_under_a_branch_stay() -> None:
+    old = TagFacts(3, NOW - timedelta(days=40), None)
+    facts = table(bucket(), tags={"fix": old, "old": old, "new": replace(old, created_at=NOW)})
+    found = decided(facts, TablePolicy(tags=TagSpec("30d")), protected_tags=frozenset({"fix"}))
+    assert only(found).names == ("old",)
+    assert found.held_back == ("Tags stay, as branches stand on them: fix.",)
+
+
+def test_orphans_are_looked_for_again_after_their_interval() -> None:
+    policy = TablePolicy(orphans=OrphanSpec(every="7d"))
+    assert only(decided(table(bucket()), policy)).kind is ActionKind.REMOVE_ORPHANS
+    for days, due in ((6, 0), (8, 1)):
+        past = {ActionKind.REMOVE_ORPHANS: Past(done_at=NOW - timedelta(days=days))}
+        assert len(decided(table(bucket()), policy, past=past).actions) == due
+
+
+def test_many_manifests_are_merged() -> None:
+    assert only(decided(table(bucket(), manifest_files=201))).kind is ActionKind.COMPACT_MANIFESTS
+    assert decided(table(bucket(), manifest_files=200)).actions == ()
+
+
+def test_nothing_is_done_to_a_corrupt_table_nor_beside_another_action() -> None:
+    found = decided(table(UNSETTLED, problem="a manifest is gone."))
+    assert found == Decision(
+        "ods.orders", held_back=("Nothing is done to it: a manifest is gone.",)
+    )
+    assert decided(table(UNSETTLED), running=True).actions == ()
+
+
+def test_what_is_due_at_once_comes_in_the_order_of_its_use() -> None:
+    policy = TablePolicy(expire=ExpireSpec(keep_for="1h"), orphans=OrphanSpec())
+    kinds = [a.kind for a in decided(table(UNSETTLED, manifest_files=500, **OLD), policy).actions]
+    assert kinds == [
+        ActionKind.COMPACT_FULL,
+        ActionKind.EXPIRE_SNAPSHOTS,
+        ActionKind.COMPACT_MANIFESTS,
+        ActionKind.REMOVE_ORPHANS,
+    ]
