@@ -40,21 +40,25 @@ def cuts(tokens: list[Token]) -> list[int]:
     found: list[int] = []
     first: Token | None = None
     before: Token | None = None
-    depth, line_start, has_as = 0, True, False
+    depth, cases, line_start, has_as = 0, 0, True, False
     for position, token in enumerate(tokens):
         if token.is_trivia:
             line_start = line_start or "\n" in token.text
             continue
+        is_word = token.kind is TokenKind.WORD
+        if is_word and token.text.upper() in ("CASE", "END"):
+            cases += 1 if token.text.upper() == "CASE" else -1
         if (
-            line_start
-            and depth == 0
+            depth == 0
             and first is not None
             and before is not None
-            and token.kind is TokenKind.WORD
-            and _begins(_following(tokens, position), first, before, has_as)
+            and is_word
+            and (cases < 0 or line_start)
+            and (cases < 0 or _begins(_following(tokens, position), first, before, has_as))
         ):
+            # An END without a CASE is that of a statement set.
             found.append(position)
-            first, has_as = None, False
+            first, has_as, cases = None, False, 0
         first = first or token
         if token.kind is TokenKind.OTHER:
             depth = max(depth + {"(": 1, ")": -1}.get(token.text, 0), 0)

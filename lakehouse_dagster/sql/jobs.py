@@ -116,9 +116,7 @@ class JobReader:
             reason = f"{READER_FAILED} ({type(error).__name__})"
             failed = UnreadableStatementError(reason, insert.location)
             return self._unreadable_flow(insert, filled, failed)
-        self.look_at(insert, tree)
-        self._warn_of_bounded(insert, tree)
-        self._report.add(*insert_advice(insert, tree))
+        self._remark(insert, tree)
         flow = self._complete(insert, parsing.name_parts(target), reads)
         return self._with_lineage(flow, insert, tree, parsing.name_parts(target))
 
@@ -133,7 +131,16 @@ class JobReader:
             return flow
         return replace(flow, columns=found.columns, row_filters=found.row_filters)
 
-    def look_at(self, statement: Statement, tree: exp.Expr) -> None:
+    def _remark(self, insert: Statement, tree: exp.Insert) -> None:
+        """Say what is noteworthy about one readable INSERT."""
+        try:
+            self._warn_of_functions(insert, tree)
+            self._warn_of_bounded(insert, tree)
+            self._report.add(*insert_advice(insert, tree))
+        except Exception as error:  # noqa: BLE001 - what it reads is known all the same
+            self._report.failed(insert, error)
+
+    def _warn_of_functions(self, statement: Statement, tree: exp.Expr) -> None:
         """Point out functions that nobody made; only where all who could make one are known."""
         if self._session.brings_functions:
             return
@@ -144,6 +151,7 @@ class JobReader:
                     Severity.WARNING,
                     f"Flink has no function {name}, and no script creates it.",
                     "Look at its spelling, or CREATE TEMPORARY FUNCTION before the statement.",
+                    location=parsing.place_of(name, statement),
                 )
 
     def _with_lineage(

@@ -8,7 +8,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from lakehouse_dagster.sql.dialect import Flink
 from lakehouse_dagster.sql.model import Location, Statement, TableName
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
-from lakehouse_dagster.sql.statements import shifted
+from lakehouse_dagster.sql.statements import LineIndex, shifted
 
 READER_FAILED = "The reader itself failed on it; please report it"
 
@@ -103,6 +103,15 @@ def name_parts(table: exp.Table) -> tuple[str, ...]:
 def qualify(parts: tuple[str, ...], catalog: str, database: str) -> TableName:
     """Complete a name as Flink does: from the current catalog and database."""
     return TableName(*((catalog, database)[: 3 - len(parts)] + parts))
+
+
+def place_of(name: str, statement: Statement) -> Location:
+    """Return where a name first stands in a statement, or where the statement begins."""
+    for token in scan(statement.text):
+        if _is_name(token) and _name(token) == name:
+            index = LineIndex(statement.text, statement.location.path)
+            return shifted(statement.location, index.locate(token.offset))
+    return statement.location
 
 
 def written_name_after(text: str, *words: str) -> tuple[str, ...] | None:

@@ -145,11 +145,9 @@ class _UnitReader:
         everything = [s for _, found, _ in (*prelude, *files) for s in found]
         if everything and begins_in_flinks_catalog(everything, self._context.catalog):
             start = start_in_flinks_catalog(everything[0])
-            self._session.use_catalog(FLINK_CATALOG)
-            self._setup.append(start)
-            if not prelude:
-                file, found, problems = files[0]
-                files[0] = (file, [start, *found], problems)
+            # It is the first thing that runs, and stands in the file where it belongs.
+            file, found, problems = (prelude or files)[0]
+            (prelude or files)[0] = (file, [start, *found], problems)
         self._in_prelude = self._report.silent = True
         for _, found, _ in prelude:
             for statement in found:
@@ -176,7 +174,7 @@ class _UnitReader:
     def _read_file(
         self, file: SourceText, statements: Sequence[Statement], problems: Sequence[Problem]
     ) -> Script:
-        report, self._report.problems = self._report, list(problems)
+        self._report.problems = list(problems)
         self._declare.found = found = Found()
         self._jobs.found = []
         for statement in statements:
@@ -191,7 +189,7 @@ class _UnitReader:
             sources=_sources_read(found, jobs),
             views=tuple(found.views),
             jobs=jobs,
-            problems=tuple(report.problems),
+            problems=_by_place(self._report.problems),
         )
 
     # the text
@@ -247,7 +245,13 @@ class _UnitReader:
             self._setup.append(statement)
 
     def _read_job(self, statement: Statement) -> None:
-        if self._in_prelude:
+        if self._in_prelude or self._context.only_session:
+            self._report(
+                statement,
+                Severity.WARNING,
+                "A job in a session file would start with every script; it is left out.",
+                "Move the INSERT to a script.",
+            )
             return
         if statement.kind is StatementKind.STATEMENT_SET:
             if not is_closed_set(statement):
@@ -278,7 +282,13 @@ class _UnitReader:
         return without_members(statement, IN_SET) if others else statement
 
     def _created_in_set(self, statement: Statement) -> Flow | None:
-        self._warn_of_create_as(statement)
+        self._report(
+            statement,
+            Severity.WARNING,
+            "CREATE TABLE … AS in a statement set: the job can be started once only, as the table "
+            "is there the second time.",
+            "Write CREATE TABLE before the set and INSERT INTO in it.",
+        )
         try:
             return self._table_as(statement)
         except UnreadableStatementError as error:
@@ -407,6 +417,19 @@ _IN_ANY_DIALECT = (
     StatementKind.UNKNOWN,
     StatementKind.ACTION,
 )
+
+
+def _by_place(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    files = {
+        path: number
+        for number, path in enumerate(dict.fromkeys(problem.location.path for problem in problems))
+    }
+
+    def place(problem: Problem) -> tuple[int, int, int]:
+        at = problem.location
+        return files[at.path], at.line, at.column
+
+    return tuple(sorted(problems, key=place))
 
 
 def _not_included(statement: Statement, what: str) -> Problem:

@@ -15,7 +15,7 @@ from lakehouse_dagster.sql.model import (
 )
 from lakehouse_dagster.sql.noise import Noise, without_noise
 from lakehouse_dagster.sql.scanner import TokenKind, scan
-from lakehouse_dagster.sql.statements import LineIndex, groups, split, statement_of
+from lakehouse_dagster.sql.statements import LineIndex, groups, lacking_semicolon, statement_of
 
 _UNTERMINATED = {
     TokenKind.OPEN_STRING: ("string", "'"),
@@ -61,7 +61,11 @@ def statements_of(text: str, path: str) -> ScriptText:
         statement = statement_of(kept, group, index)
         if not ended:
             problems.append(_missing_semicolon(statement))
-        elif statements and _continues(statement, statements[-1]):
+        if statement.kind is StatementKind.STATEMENT_SET:
+            problems += [
+                _missing_semicolon(statement, place) for place in lacking_semicolon(statement)
+            ]
+        if ended and statements and _continues(statement, statements[-1]):
             problems.append(_stray_semicolon(statement))
         ended = group[-1].tokens[-1].kind is TokenKind.SEMICOLON
         statements.append(statement)
@@ -113,11 +117,11 @@ def _unterminated(text: str, index: LineIndex) -> list[Problem]:
     ]
 
 
-def _missing_semicolon(statement: Statement) -> Problem:
+def _missing_semicolon(statement: Statement, place: Location | None = None) -> Problem:
     return Problem(
-        statement.location,
+        place or statement.location,
         Severity.WARNING,
-        "A semicolon is missing before this statement.",
+        "A semicolon is missing before this.",
         "Write one: Flink takes both statements for one, and refuses it.",
         beginning(statement),
     )
@@ -141,6 +145,3 @@ def _stray_semicolon(statement: Statement) -> Problem:
         "Take the semicolon away, or this part.",
         beginning(statement),
     )
-
-
-__all__ = ["ScriptText", "included_path", "split", "statements_of"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from lakehouse_dagster.sql.boundaries import cuts
 from lakehouse_dagster.sql.model import Location, Statement, StatementKind
@@ -169,8 +170,12 @@ def as_one_statement(statement: Statement) -> str:
     """Return the text in the form that the SQL Gateway takes as one statement.
 
     ``BEGIN STATEMENT SET; …; END`` is three or more statements to the gateway, which keeps the
-    set in its session; ``EXECUTE STATEMENT SET BEGIN …; END`` is one. Other texts are unchanged.
+    set in its session; ``EXECUTE STATEMENT SET BEGIN …; END`` is one. Semicolons that were
+    forgotten in a set are added. Other texts are unchanged.
     """
+    if statement.kind is StatementKind.STATEMENT_SET and lacking_semicolon(statement):
+        inner = "".join(f"\n{member.text};" for member in members(statement))
+        return f"EXECUTE STATEMENT SET BEGIN{inner}\nEND"
     head = [token for token in scan(statement.text) if not token.is_trivia][:4]
     if len(head) < 4 or not head[0].is_word("BEGIN") or head[3].kind is not TokenKind.SEMICOLON:
         return statement.text
@@ -185,6 +190,23 @@ def members(statement: Statement) -> tuple[Statement, ...]:
         Statement(member.text, shifted(statement.location, member.location), member.kind)
         for member in found
     )
+
+
+def lacking_semicolon(statement: Statement) -> tuple[Location, ...]:
+    """The places in a statement set before which a semicolon was forgotten."""
+    index = LineIndex(statement.text, statement.location.path)
+    found = []
+    parts = [
+        part
+        for chunk in chunks(statement.text, _offset_of_body(list(scan(statement.text))))
+        for part in _parted(chunk)
+        if part.significant
+    ]
+    for before, part in pairwise(parts):
+        if before.tokens[-1].kind is not TokenKind.SEMICOLON:
+            place = index.locate(part.significant[0].offset)
+            found.append(shifted(statement.location, place))
+    return tuple(found)
 
 
 def _member_chunks(statement: Statement) -> Iterator[Chunk]:

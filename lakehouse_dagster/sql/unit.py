@@ -65,10 +65,12 @@ class ReadingContext:
     prelude: Unit = Unit()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     other_catalogs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    only_session: bool = False
+    """Whether what is read are session files, which start no jobs."""
 
     def for_prelude(self) -> ReadingContext:
         """The context in which the session files themselves are read."""
-        return replace(self, prelude=Unit())
+        return replace(self, prelude=Unit(), only_session=True)
 
 
 @dataclass(frozen=True)
