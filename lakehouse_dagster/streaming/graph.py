@@ -93,11 +93,16 @@ class _GraphBuilder:
         self.declared = {t.name.key: t for t in project.tables}
         self.sources = {source.asset_key: source for source in project.sources}
         self.writers = _writers(project.jobs)
-        self.flows = _flows_by_target(project.jobs)
-        used = (t.key for job in project.jobs for t in (*job.sinks, *job.reads))
-        self.tables = {*self.declared, *used, *options.discovered}
-        self.read_outside = {s for job in project.jobs for s in job.sources}
-        written = {f.external_sink for job in project.jobs for f in job.flows if f.external_sink}
+        made_once = [table.filled_by for table in project.tables if table.filled_by is not None]
+        flows = [*(flow for job in project.jobs for flow in job.flows), *made_once]
+        self.flows = _flows_by_target(flows)
+        self.made_once = {flow.sink.key for flow in made_once if flow.sink is not None}
+        of_jobs = (t.key for job in project.jobs for t in (*job.sinks, *job.reads))
+        read_once = (table.key for flow in made_once for table in flow.reads)
+        self.tables = {*self.declared, *of_jobs, *read_once, *options.discovered}
+        of_jobs_outside = {source for job in project.jobs for source in job.sources}
+        self.read_outside = of_jobs_outside | {s for flow in made_once for s in flow.sources}
+        written = {flow.external_sink for flow in flows if flow.external_sink}
         self.outside = {"/".join(key): key for key in self.read_outside | written}
         self.upstream = {node: self._reads(node) for node in (*self.tables, *self.outside)}
         self.order, self.cut = _sort(self.upstream)
@@ -205,6 +210,7 @@ class _GraphBuilder:
             metadata={
                 **asset_metadata.of_table(definition, in_catalog, self.options.catalog, table),
                 **self._writing(table, jobs),
+                **({"filled_once_by": "CREATE TABLE AS"} if table in self.made_once else {}),
                 **self._places(*places),
             },
         )
@@ -306,12 +312,12 @@ def _writers(jobs: Iterable[JobDefinition]) -> dict[str, tuple[JobDefinition, ..
     return writers
 
 
-def _flows_by_target(jobs: Iterable[JobDefinition]) -> dict[str, tuple[Flow, ...]]:
-    flows: dict[str, tuple[Flow, ...]] = {}
-    for flow in (flow for job in jobs for flow in job.flows):
+def _flows_by_target(flows: Iterable[Flow]) -> dict[str, tuple[Flow, ...]]:
+    by_target: dict[str, tuple[Flow, ...]] = {}
+    for flow in flows:
         target = flow.sink.key if flow.sink is not None else "/".join(flow.external_sink or ())
-        flows[target] = (*flows.get(target, ()), flow)
-    return flows
+        by_target[target] = (*by_target.get(target, ()), flow)
+    return by_target
 
 
 def _sort(upstream: Mapping[str, set[str]]) -> tuple[list[str], set[tuple[str, str]]]:

@@ -41,7 +41,7 @@ def test_help_is_quick_and_imports_no_dagster(tmp_path: Path) -> None:
     heavy = {"dagster", "pyarrow", "pypaimon", "sqlalchemy", "httpx", "duckdb", "rich", "sqlglot"}
     assert modules & heavy == set()
     assert min(took) < 1.5
-    for name in ("demo", "jobs", "query", "stack", "status"):
+    for name in ("demo", "discover", "jobs", "query", "stack", "status"):
         assert f"\n  {name} " in done.stdout
 
 

@@ -143,6 +143,16 @@ def test_a_source_named_like_a_table_gets_a_key_of_its_own(tmp_path: Path) -> No
     assert deps(made.tables["kafka.orders"]) == {"outside/kafka/orders"}
 
 
+def test_a_table_made_by_a_query_depends_on_what_it_reads(tmp_path: Path) -> None:
+    script = table("i.x") + source("s") + "CREATE TABLE o.made AS SELECT x.id FROM i.x x, s;\n"
+    spec = graph(tmp_path, {"s": script}).tables["o.made"]
+    assert deps(spec) == {"i/x", "datagen/s"}
+    assert spec.kinds == {"paimon"}  # no job of the project writes it
+    assert spec.metadata["filled_once_by"] == "CREATE TABLE AS"
+    lineage = spec.metadata["dagster/column_lineage"].deps_by_column
+    assert [(d.asset_key, d.column_name) for d in lineage["id"]] == [(key("i/x"), "id")]
+
+
 def test_a_table_that_no_script_declares_is_shown_all_the_same(tmp_path: Path) -> None:
     made = graph(tmp_path, {"s": table("o.a") + job("j", "o.a", "elsewhere.x")})
     assert deps(made.tables["o.a"]) == {"elsewhere/x"}
