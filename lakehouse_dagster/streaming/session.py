@@ -7,6 +7,7 @@ does no harm, and what it means for the job's state is known beforehand.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -180,11 +181,12 @@ def named_catalogs(
     To create a catalog is to connect to it: one that is down shall not keep jobs from starting
     that do not use it.
     """
-    return tuple(
-        catalog
-        for catalog in catalogs
-        if any(catalog.name.replace("`", "``") in text for text in texts)
-    )
+
+    def is_named(name: str) -> bool:
+        word = re.compile(rf"(?<![\w$]){re.escape(name.replace('`', '``'))}(?![\w$])")
+        return any(word.search(text) for text in texts)
+
+    return tuple(catalog for catalog in catalogs if is_named(catalog.name))
 
 
 def _create_catalog(held: HeldJob, session: Session, catalog: PaimonCatalog) -> None:
