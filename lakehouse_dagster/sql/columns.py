@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lakehouse_dagster.sql.lineage import RelationColumns
 from lakehouse_dagster.sql.model import (
@@ -15,6 +15,7 @@ from lakehouse_dagster.sql.model import (
     TableDefinition,
     TableName,
 )
+from lakehouse_dagster.sql.scanner import TokenKind, scan
 
 _AUDIT_LOG = "audit_log"
 _ROW_KIND = "rowkind"
@@ -28,7 +29,8 @@ def of_table(table: TableDefinition) -> RelationColumns:
             ColumnLineage(column.name, (ColumnOrigin(table.name, None, column.name),))
             for column in table.columns
         )
-    return RelationColumns(columns, base=(table.name, None))
+    fields = row_fields(table.columns) if columns is not None else ()
+    return RelationColumns(columns, base=(table.name, None), fields=fields)
 
 
 def of_source(
@@ -50,7 +52,8 @@ def of_source(
         return ColumnLineage(column.name, origins, certainty)
 
     known = tuple(lineage(column) for column in source.columns) if source.columns else None
-    return RelationColumns(known, base=(None, source.asset_key))
+    fields = row_fields(source.columns)
+    return RelationColumns(known, base=(None, source.asset_key), fields=fields)
 
 
 def of_system_table(name: TableName, table: object) -> RelationColumns:
@@ -59,6 +62,37 @@ def of_system_table(name: TableName, table: object) -> RelationColumns:
         return RelationColumns(None)
     known = of_table(table).columns
     return RelationColumns((ColumnLineage(_ROW_KIND, ()), *known) if known else None)
+
+
+def row_fields(columns: Iterable[Column]) -> tuple[tuple[str, str], ...]:
+    """The fields of ROW columns, of ROWs in ROWs too, each with the column that it is in."""
+    return tuple(
+        (field, column.name)
+        for column in columns
+        if column.type[:3].upper() == "ROW"
+        for field in _fields(column.type)
+    )
+
+
+def _fields(row: str) -> Iterator[str]:
+    opened: list[bool] = []  # of each open bracket, whether it is a ROW's
+    before, name_comes = "", False
+    for token in scan(row):
+        if token.is_trivia:
+            continue
+        text = token.text
+        if name_comes:
+            name_comes = False
+            if all(opened):
+                yield text[1:-1].replace("``", "`") if token.kind is TokenKind.NAME else text
+        elif text in ("<", "("):
+            opened.append(before.upper() == "ROW")
+            name_comes = opened[-1]
+        elif text in (">", ")") and opened:
+            opened.pop()
+        elif text == "," and opened:
+            name_comes = opened[-1]
+        before = text
 
 
 def writable(columns: tuple[Column, ...]) -> tuple[str, ...] | None:

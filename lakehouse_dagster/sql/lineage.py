@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lakehouse_dagster.sql.lineage_query import Walk
-from lakehouse_dagster.sql.lineage_scope import UNKNOWN, Origins, Relation
+from lakehouse_dagster.sql.lineage_scope import UNKNOWN, Origins, Relation, index_of
 from lakehouse_dagster.sql.model import ColumnLineage, ColumnOrigin, TableName, unique
 
 
@@ -42,11 +42,14 @@ class RelationColumns:
         row_filters: What decides, for a view, which rows it has.
         base: The table, or the key parts of the source, where it is one: then every column of it
             that a query names is known by that name, even if ``columns`` is None.
+        fields: Fields of its ROW columns, each with its column: Flink finds ``city`` where there is
+            only ``address ROW<city STRING>``, at any depth of ROWs (``PEEK_FIELDS_NO_EXPAND``).
     """
 
     columns: tuple[ColumnLineage, ...] | None
     row_filters: tuple[ColumnOrigin, ...] = ()
     base: tuple[TableName | None, tuple[str, ...] | None] | None = None
+    fields: tuple[tuple[str, str], ...] = ()
 
 
 Lookup = Callable[[tuple[str, ...]], RelationColumns]
@@ -150,7 +153,9 @@ class _Tables:
             (filters,) = self.origins.bits([ColumnLineage("", found.row_filters)])
         if found.columns is not None:
             names = [column.column for column in found.columns]
-            return Relation(names, self.origins.bits(found.columns), filters)
+            bits = self.origins.bits(found.columns)
+            fields = index_of((f, bits[names.index(column)]) for f, column in found.fields)
+            return Relation(names, bits, filters, None, fields)
         if found.base is None:
             return Relation((), (), filters, lambda _: UNKNOWN)
         table, source = found.base

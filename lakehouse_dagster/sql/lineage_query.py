@@ -203,7 +203,11 @@ class Walk:
         scope.add((), relation)
         filters = self._order_keys(node.args["order"], scope, relation)
         return Relation(
-            relation.names, relation.made_from, relation.filters | filters, relation.beyond
+            relation.names,
+            relation.made_from,
+            relation.filters | filters,
+            relation.beyond,
+            relation.fields,
         )
 
     def _select(self, node: exp.Select, scope: Scope) -> Relation:
@@ -218,7 +222,11 @@ class Walk:
         if where is not None:
             scope.filter_by(self.value(where.this, scope))
         names, made_from, beyond = self._projections(node, scope)
-        result = Relation(names, made_from, NOTHING, beyond)
+        fields = scope.fields
+        if fields:
+            given = set(made_from)
+            fields = {name: bits for name, bits in fields.items() if bits in given}
+        result = Relation(names, made_from, NOTHING, beyond, fields)
         for clause in ("having", "qualify"):
             if args.get(clause) is not None:
                 scope.filter_by(self.value(args[clause].this, scope))

@@ -7,7 +7,7 @@ a statement has; the numbers become ``ColumnLineage`` once, at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lakehouse_dagster.sql.model import Certainty, ColumnLineage, ColumnOrigin
 
@@ -77,9 +77,10 @@ class Relation:
         made_from: Of each of ``names``.
         filters: What decides which rows it has.
         beyond: Tells what a column is made from that is not among ``names``, if there may be any.
+        fields: Fields of its ROW columns, which Flink also finds by their own name alone.
     """
 
-    __slots__ = ("_index", "beyond", "filters", "made_from", "names")
+    __slots__ = ("_index", "beyond", "fields", "filters", "made_from", "names")
 
     def __init__(
         self,
@@ -87,11 +88,13 @@ class Relation:
         made_from: Sequence[int],
         filters: int = NOTHING,
         beyond: Callable[[str], int] | None = None,
+        fields: Mapping[str, int] | None = None,
     ) -> None:
         self.names = names
         self.made_from = made_from
         self.filters = filters
         self.beyond = beyond
+        self.fields = fields or {}
         self._index: dict[str, int] | None = None
 
     def find(self, name: str) -> int | None:
@@ -99,6 +102,8 @@ class Relation:
         if self._index is None:
             self._index = index_of(zip(self.names, self.made_from, strict=True))
         found = self._index.get(name)
+        if found is None:
+            found = self.fields.get(name)
         if found is None and self.beyond is not None:
             return self.beyond(name)
         return found
@@ -109,7 +114,7 @@ class Relation:
             return self
         if self.beyond is None:
             kept = list(self.names[len(names) :])
-            return Relation([*names, *kept], self.made_from, self.filters)
+            return Relation([*names, *kept], self.made_from, self.filters, None, self.fields)
         # Which columns the names belong to cannot be told.
         return Relation(names, [UNKNOWN] * len(names), self.filters, lambda _: UNKNOWN)
 
@@ -193,7 +198,16 @@ class Scope:
     def star(self) -> Relation:
         """What ``*`` stands for."""
         beyond = self._beyond if self.open else None
-        return Relation(self.names, self.made_from, NOTHING, beyond)
+        return Relation(self.names, self.made_from, NOTHING, beyond, self.fields)
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """Fields of ROW columns of all relations."""
+        return index_of(item for _, relation in self.relations for item in relation.fields.items())
+
+    def _field(self, name: str) -> int | None:
+        found = [r.fields[name] for _, r in self.relations if name in r.fields]
+        return found[0] if len(found) == 1 else UNKNOWN if found else None
 
     def _beyond(self, name: str) -> int:
         candidates = self.open
@@ -238,6 +252,8 @@ class Scope:
             if scope._index is None:
                 scope._index = index_of(zip(scope.names, scope.made_from, strict=True))
             found = scope._index.get(name)
+            if found is None:
+                found = scope._field(name)
             if found is not None:
                 # An inner relation whose columns are not known may have one of that name, too.
                 return found if maybe is None else UNKNOWN

@@ -61,6 +61,7 @@ def _windowed(table: Relation, arguments: Sequence[exp.Expr]) -> Relation:
         [*table.made_from, *[made_from] * len(_WINDOW_COLUMNS)],
         table.filters,
         table.beyond,
+        table.fields,
     )
 
 

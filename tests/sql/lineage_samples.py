@@ -40,17 +40,33 @@ AGENTS = """CREATE TABLE IF NOT EXISTS {catalog}.`default`.agents (
 
 COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
     "orders": {
-        **{name: (name,) for name in "id uid price name tags attributes address lines ts".split()},
+        **{
+            name: (name,)
+            for name in [
+                "id",
+                "uid",
+                "price",
+                "name",
+                "tags",
+                "attributes",
+                "address",
+                "lines",
+                "ts",
+            ]
+        },
         "total": ("price",),
         "proc": (),
     },
-    "clicks": {name: (name,) for name in "id uid url score ts".split()},
-    "users": {name: (name,) for name in "uid city age level".split()},
-    "rates": {name: (name,) for name in "currency rate ts".split()},
-    "payments": {name: (name,) for name in "pid order_id amount way paid".split()},
-    "agents": {name: (name,) for name in "agent_id team floor".split()},
+    "clicks": {name: (name,) for name in ["id", "uid", "url", "score", "ts"]},
+    "users": {name: (name,) for name in ["uid", "city", "age", "level"]},
+    "rates": {name: (name,) for name in ["currency", "rate", "ts"]},
+    "payments": {name: (name,) for name in ["pid", "order_id", "amount", "way", "paid"]},
+    "agents": {name: (name,) for name in ["agent_id", "team", "floor"]},
 }
 """Every table's columns, each with the columns that it is made from."""
+
+FIELDS = tuple((field, "address") for field in ("city", "zip", "place", "lat", "lon"))
+"""What Flink also finds in ``orders`` by its own name."""
 
 
 def table(name: str) -> TableName:
@@ -78,7 +94,8 @@ def lookup(parts: tuple[str, ...]) -> RelationColumns:
             ColumnLineage(column, tuple(origin(f"{name}.{o}") for o in made_from))
             for column, made_from in COLUMNS[name].items()
         )
-        return RelationColumns(known, (), (table(name), None))
+        fields = FIELDS if name == "orders" else ()
+        return RelationColumns(known, (), (table(name), None), fields)
     if name.startswith("opaque"):
         return RelationColumns(None, (), (table(name), None))
     return RelationColumns(None)

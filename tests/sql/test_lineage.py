@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
+from lakehouse_dagster.sql.columns import row_fields
 from lakehouse_dagster.sql.lineage import (
     QueryLineage,
     RelationColumns,
@@ -12,7 +13,7 @@ from lakehouse_dagster.sql.lineage import (
     query_lineage,
     referenced_columns,
 )
-from lakehouse_dagster.sql.model import Certainty, ColumnLineage, ColumnOrigin
+from lakehouse_dagster.sql.model import Certainty, Column, ColumnLineage, ColumnOrigin
 from tests.sql.lineage_samples import lookup, parsed
 
 _MARKS = {Certainty.EXACT: "", Certainty.AT_MOST: " at most", Certainty.UNKNOWN: " ?"}
@@ -80,6 +81,17 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
         {"city": "users.city"},
         "",
     ),
+    "fields are found by their own name": (
+        "SELECT zip, o.lat, t.city AS c FROM orders AS o, (SELECT * FROM orders) AS t "
+        "WHERE EXISTS (SELECT 1 FROM orders WHERE city = 'x') AND t.id = 1",
+        {"zip": " ?", "lat": "orders.address", "c": "orders.address"},
+        "orders.address orders.id",
+    ),
+    "an inner field hides an outer column": (
+        "SELECT uid FROM users WHERE EXISTS (SELECT 1 FROM orders WHERE city = 'x')",
+        {"uid": "users.uid"},
+        "orders.address",
+    ),
     "names with database and catalog": (
         "SELECT app.users.city AS a, lake.app.users.age AS b FROM lake.app.users",
         {"a": "users.city", "b": "users.age"},
@@ -125,9 +137,15 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
         "clicks.uid users.uid",
     ),
     "natural join": (
-        "SELECT uid, age FROM clicks NATURAL JOIN users",
-        {"uid": "clicks.uid users.uid", "age": "users.age"},
-        "clicks.uid users.uid",
+        "SELECT * FROM grown_ups NATURAL JOIN users",
+        {
+            "city": "users.city",
+            "user_id": "users.uid",
+            "uid": "users.uid",
+            "age": "users.age",
+            "level": "users.level",
+        },
+        "users.age users.city",
     ),
     "join in brackets": (
         "SELECT a.url, c.city FROM (clicks a JOIN users b ON a.uid = b.uid) "
@@ -337,8 +355,8 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
     ),
     "values": ("SELECT a, t.b FROM (VALUES (1, 'x')) AS t (a, b)", {"a": "", "b": ""}, ""),
     "renamed columns": (
-        "SELECT x, t.level FROM (SELECT * FROM users) AS t (x, y, z)",
-        {"x": "users.uid", "level": "users.level"},
+        "SELECT x, t.w FROM (SELECT * FROM users) AS t (x, y, z, w)",
+        {"x": "users.uid", "w": "users.level"},
         "",
     ),
     "a name that two relations have": (
@@ -539,6 +557,25 @@ def test_what_the_parser_can_follow_into_the_walk_follows_too() -> None:
         query = exp.select("id").from_(exp.Subquery(this=query), copy=False)
     found = query_lineage(query, lookup)
     assert columns(found.columns) == {"id": "orders.id"}
+
+
+def test_fields_of_rows_are_named_with_their_column() -> None:
+    columns = [
+        Column(
+            "a", "ROW<city STRING, `zip ``x` DECIMAL(10, 2), at ROW(lat DOUBLE 'x, y' , b INT)>"
+        ),
+        Column("b", "ARRAY<ROW<not_found INT>>"),
+        Column("c", "ROW<d MAP<STRING, ROW<e INT>>, f INT NOT NULL> NOT NULL"),
+    ]
+    assert row_fields(columns) == (
+        ("city", "a"),
+        ("zip `x", "a"),
+        ("at", "a"),
+        ("lat", "a"),
+        ("b", "a"),
+        ("d", "c"),
+        ("f", "c"),
+    )
 
 
 def test_columns_that_an_expression_names() -> None:
