@@ -124,6 +124,8 @@ def _is_strong(word: str, following: Callable[[int], Token | None], first: Token
         )
     if word == "SET":
         return not first.is_word(*_TAKES_SET) and _is_option(following)
+    if word == "RESET":
+        return second.kind is TokenKind.STRING
     if word == "DROP":
         return not first.is_word("ALTER") and second.is_word(*_OBJECTS, "TEMPORARY")
     if word == "ALTER":

@@ -44,7 +44,9 @@ SYSTEM_FUNCTIONS = frozenset(_NAMES.split())
 
 def called_functions(tree: exp.Expr) -> Iterator[str]:
     """Yield the names of functions called that sqlglot does not know; qualified ones left out."""
-    for node in tree.walk():
+    for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint)):
+        if isinstance(node, exp.Hint):
+            continue
         if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Dot):
             if isinstance(node.this, str):
                 yield node.this
