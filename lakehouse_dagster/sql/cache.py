@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -76,9 +77,16 @@ class ScriptCache:
             return None
         return value
 
-    def put(self, key: str, value: Any) -> None:
-        """Keep a value; other processes see all of it or nothing."""
-        body = json.dumps(value, separators=(",", ":")).encode()
+    def put(self, key: str, value: Any, *, never: Iterable[str] = ()) -> bool:
+        """Keep a value, and tell whether it is kept; other processes see all of it or nothing.
+
+        Args:
+            never: Texts that must not be written; a value that holds one is not kept.
+        """
+        text = json.dumps(value, separators=(",", ":"))
+        if any(json.dumps(secret)[1:-1] in text for secret in never):
+            return False
+        body = text.encode()
         path = self._path(key)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -92,8 +100,9 @@ class ScriptCache:
                 raise
         except OSError as error:
             _LOG.debug("What was read is not kept in %s: %s.", self._folder, error.strerror)
-            return
+            return False
         self._written = True
+        return True
 
     def prune(self) -> None:
         """Where something was added, remove what was not used for longest, down to the bound."""

@@ -1,35 +1,46 @@
 """Reads Flink SQL scripts: text in, model out, no cluster and no catalog asked.
 
-The reading itself happens in a process of its own (``worker``); what was read before is not read
+The reading itself happens in processes of its own (``worker``); what was read before is not read
 again (``cache``). So whoever loads definitions never imports sqlglot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import itertools
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from lakehouse_dagster.sql.cache import ScriptCache, key_of
+from lakehouse_dagster.sql.kept_reading import KeptReading
 from lakehouse_dagster.sql.model import Location, Problem, Project, Script, Severity
-from lakehouse_dagster.sql.project import merge
-from lakehouse_dagster.sql.transport import from_data
-from lakehouse_dagster.sql.worker_pool import Question, Unanswered, WorkerPool
+from lakehouse_dagster.sql.project import read_units
+from lakehouse_dagster.sql.transport import to_data
+from lakehouse_dagster.sql.unit import (
+    Asked,
+    Declarations,
+    Externals,
+    Reading,
+    ReadingContext,
+    SourceText,
+    Unit,
+    normalized,
+    unit_of,
+)
+from lakehouse_dagster.sql.worker_pool import WorkerPool
+
+_LARGEST_FILE_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file's text, or the problem with it."""
-
-    path: str
-    stem: str
-    text: str = field(default="", repr=False)
-    problem: Problem | None = None
-
-
-def read_script(path: str | Path, *, catalog: str = "lake", text: str | None = None) -> Script:
-    """Read one script.
+def read_script(
+    path: str | Path,
+    *,
+    catalog: str = "lake",
+    text: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Script:
+    """Read one script by itself.
 
     Whatever the file holds, this returns: what cannot be used is a ``Problem`` with its place.
 
@@ -37,16 +48,28 @@ def read_script(path: str | Path, *, catalog: str = "lake", text: str | None = N
         path: The file, and what locations call it.
         catalog: Name of the lake's catalog, current when the script begins.
         text: The script's text, if it is known already; then no file is opened.
+        variables: The project's variables.
 
     Raises:
         ConfigurationError: The process that reads cannot be started.
     """
-    file = _opened(Path(path), str(path), text)
-    return _read([file], catalog)[0]
+    opened = _opened(Path(path), str(path)) if text is None else SourceText(str(path), text)
+    if isinstance(opened, Script):
+        return opened
+    file = SourceText(opened.path, normalized(opened.text))
+    unit = unit_of([file], lambda included: _included(Path(), included))
+    return _read([unit], ReadingContext(catalog, variables=dict(variables or {})), ()).scripts[-1]
 
 
 def read_project(
-    paths: Iterable[str | Path], *, catalog: str = "lake", base: str | Path | None = None
+    paths: Iterable[str | Path],
+    *,
+    catalog: str = "lake",
+    base: str | Path | None = None,
+    session: Sequence[str | Path] = (),
+    sessions: Literal["file", "folder"] = "file",
+    variables: Mapping[str, str] | None = None,
+    other_catalogs: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Project:
     """Read all scripts of a project and resolve names across them.
 
@@ -54,59 +77,65 @@ def read_project(
         paths: The files, in any order; read sorted, so that the result does not depend on it.
         catalog: Name of the lake's catalog.
         base: Folder that locations are given relative to.
+        session: Scripts that run, in this order, before each of the others in its session.
+        sessions: Whether each file is a session, or the files of a folder, sorted, are one.
+        variables: The project's variables.
+        other_catalogs: Further Paimon catalogs of the project: key prefix of their tables by name.
 
     Raises:
         ConfigurationError: The process that reads cannot be started.
     """
-    files = [_opened(path, _shown(path, base)) for path in sorted({Path(p) for p in paths})]
-    return merge(_read(files, catalog))
+    root = Path(base or "")
+    failed: list[Script] = []
+
+    def unit(files: Iterable[Path]) -> Unit:
+        opened = [_opened(path, _shown(path, base)) for path in files]
+        failed.extend(one for one in opened if isinstance(one, Script))
+        texts = [one for one in opened if isinstance(one, SourceText)]
+        return unit_of(texts, lambda included: _included(root, included))
+
+    before = [Path(path) for path in session]
+    own = sorted({Path(path) for path in paths} - set(before))
+    groups = [[path] for path in own]
+    if sessions == "folder":
+        groups = [list(group) for _, group in itertools.groupby(own, lambda path: path.parent)]
+    context = ReadingContext(
+        catalog, unit(before), dict(variables or {}), dict(other_catalogs or {})
+    )
+    units = [found for found in map(unit, groups) if found.files]
+    return _read(units, context, failed)
 
 
-def _read(files: Sequence[_File], catalog: str) -> list[Script]:
-    """Read files from the cache, and by the process where they are not in it."""
-    kept = ScriptCache()
-    keys = [key_of("script", f.path, f.stem, f.text, catalog) for f in files]
-    found = {
-        number: kept.get(key)
-        for number, (file, key) in enumerate(zip(files, keys, strict=True))
-        if file.problem is None
-    }
-    missing = [number for number, data in found.items() if data is None]
-    questions = [
-        Question(
-            "read",
-            {"text": f.text, "path": f.path, "stem": f.stem},
-            characters=len(f.text),
-        )
-        for f in (files[number] for number in missing)
-    ]
-    answers: list[Any] = []
-    if questions:
-        with WorkerPool() as pool:
-            answers = pool.ask_all(questions, {"catalog": catalog})
-    failed: dict[int, Unanswered] = {}
-    for number, answer in zip(missing, answers, strict=True):
-        if isinstance(answer, Unanswered):
-            failed[number] = answer
-            continue
-        found[number] = answer["script"]
-        if not answer["holds_secret"]:
-            kept.put(keys[number], answer["script"])
-    kept.prune()
-    return [_script(f, found.get(n), failed.get(n)) for n, f in enumerate(files)]
+def _read(units: Sequence[Unit], context: ReadingContext, failed: Sequence[Script]) -> Project:
+    cache = ScriptCache()
+    key = key_of("project", to_data(context), [to_data(unit) for unit in units])
+    with WorkerPool() as pool:
+        reading = KeptReading(pool, cache)
+        kept = reading.kept(cache.get(key) or ()) if units else None
+        if kept:
+            return _put_together(units, context, kept, failed)
+        project = read_units(units, context, reading.declarations, reading.jobs, failed=failed)
+    if all(reading.kept_as):
+        cache.put(key, reading.kept_as)
+    cache.prune()
+    return project
 
 
-def _script(file: _File, data: object, failed: Unanswered | None) -> Script:
-    problem = file.problem
-    if failed is not None:
-        problem = _error(
-            file.path,
-            f"The script is not known: {failed.reason}.",
-            "Split it, or leave it out of the scripts; if it is an ordinary one, please report it.",
-        )
-    if problem is not None:
-        return Script(path=file.path, problems=(problem,))
-    return from_data(Script, data)
+def _put_together(
+    units: Sequence[Unit],
+    context: ReadingContext,
+    readings: Sequence[Reading],
+    failed: Sequence[Script],
+) -> Project:
+    """Nothing has changed since all was read: who declares what need not be found out again."""
+    waiting = iter(readings)
+    return read_units(
+        units,
+        context,
+        lambda batch, *_: [Declarations(Externals(), Asked())] * len(batch),
+        lambda batch, *_: list(itertools.islice(waiting, len(batch))),
+        failed=failed,
+    )
 
 
 def _shown(path: Path, base: str | Path | None) -> str:
@@ -118,33 +147,35 @@ def _shown(path: Path, base: str | Path | None) -> str:
         return path.as_posix()
 
 
-def _opened(path: Path, shown: str, text: str | None = None) -> _File:
-    problem = None
-    if text is None:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            message = f"The script cannot be opened: {reason}."
-            return _File(shown, path.stem, problem=_error(shown, message, "Check the path."))
-        text, problem = _decoded(content, shown)
-    # A byte-order mark, and the line ends of other systems: Path.read_text would drop these.
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    return _File(shown, path.stem, text, problem)
+def _included(root: Path, path: str) -> str | None:
+    opened = _opened(root / path, path)
+    return opened.text if isinstance(opened, SourceText) else None
 
 
-def _decoded(content: bytes, shown: str) -> tuple[str, Problem | None]:
-    if b"\0" in content:
-        remedy = "Leave it out of the scripts."
-        return "", _error(shown, "The file is binary, not SQL.", remedy)
+def _opened(path: Path, shown: str) -> SourceText | Script:
+    """The text of a file, or a script that has nothing but the reason why it cannot be read."""
     try:
-        return content.decode("utf-8"), None
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            return _failed(shown, "The script is no file.", "Name a file.")
+        if found.st_size > _LARGEST_FILE_BYTES:
+            remedy = "Leave it out of the scripts."
+            return _failed(shown, "The file is too large for a script (64 MiB).", remedy)
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return _failed(shown, f"The script cannot be opened: {reason}.", "Check the path.")
+    if b"\0" in content:
+        return _failed(shown, "The file is binary, not SQL.", "Leave it out of the scripts.")
+    try:
+        return SourceText(shown, normalized(content.decode("utf-8")))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - content.rfind(b"\n", 0, error.start)
         message = "The file is not UTF-8 text."
-        return "", _error(shown, message, "Save it as UTF-8.", line, column)
+        return _failed(shown, message, "Save it as UTF-8.", line, column)
 
 
-def _error(path: str, message: str, remedy: str, line: int = 1, column: int = 1) -> Problem:
-    return Problem(Location(path, line, column), Severity.ERROR, message, remedy)
+def _failed(path: str, message: str, remedy: str, line: int = 1, column: int = 1) -> Script:
+    problem = Problem(Location(path, line, column), Severity.ERROR, message, remedy)
+    return Script(path=path, problems=(problem,))

@@ -81,7 +81,7 @@ def main(memory_bytes: int) -> None:
                 doing = tasks.Tasks(question["setting"])
                 answer = None
             else:
-                answer = doing.run(question["task"], question["arguments"])
+                answer = doing.run(question["task"], question["unit"])
             write_frame(answers, {"answer": answer})
         except MemoryError:
             answer = question = None

@@ -48,9 +48,10 @@ class Question:
     """One task for a reading process."""
 
     task: str
-    arguments: dict[str, Any] = field(repr=False)
+    unit: Any = field(repr=False)
+    """The data of the ``unit.Unit`` to read."""
     characters: int
-    """How long the text is, which decides how much time it gets."""
+    """How long its text is, which decides how much time it gets."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class _Worker:
     def answer(self, question: Question, setting: Any) -> Any | Unanswered:
         """The answer, which the setting decides as well."""
         seconds = self._limits.seconds_for(question.characters)
-        asked = {"task": question.task, "arguments": question.arguments, "seconds": seconds}
+        asked = {"task": question.task, "unit": question.unit, "seconds": seconds}
         for _ in range(2):
             # A process that ended may have been ended from outside: its successor is asked again.
             try:

@@ -24,6 +24,6 @@ def _reads_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     def ask_all(_: WorkerPool, questions: Sequence[Question], setting: Any) -> list[Any]:
         here = tasks.Tasks(setting)
-        return [here.run(question.task, question.arguments) for question in questions]
+        return [here.run(question.task, question.unit) for question in questions]
 
     monkeypatch.setattr(WorkerPool, "ask_all", ask_all)

@@ -16,11 +16,13 @@ import pytest
 
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.sql import Severity, read_project, read_script, worker_pool
+from lakehouse_dagster.sql.transport import to_data
+from lakehouse_dagster.sql.unit import Externals, ReadingContext, SourceText, Unit
 from lakehouse_dagster.sql.worker_pool import MIB, Limits, Question, Unanswered, WorkerPool
 
 pytestmark = pytest.mark.usefixtures("in_a_process_of_its_own", "no_process_is_left")
 
-_SETTING = {"catalog": "lake"}
+_SETTING = {"context": to_data(ReadingContext()), "externals": to_data(Externals())}
 _ORDINARY = "CREATE TABLE a.b (x INT)"
 
 # What a script does to the reading process that begins with these words.
@@ -28,8 +30,8 @@ _HOSTILE = """
 import os, signal, sys, time
 from lakehouse_dagster.sql import tasks
 run = tasks.Tasks.run
-def hostile(self, task, arguments):
-    word, _, rest = arguments["text"].partition(" ")
+def hostile(self, task, unit):
+    word, _, rest = unit["files"][0]["text"].partition(" ")
     if word == "HANG":
         open(rest, "w").close()
         time.sleep(1000)
@@ -48,7 +50,7 @@ def hostile(self, task, arguments):
         print("noise"), os.write(1, b"noise"), os.write(2, b"noise"), sys.stdout.flush()
     if word == "ENVIRONMENT":
         return dict(os.environ)
-    return run(self, task, arguments)
+    return run(self, task, unit)
 tasks.Tasks.run = hostile
 """
 
@@ -72,7 +74,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def question(text: str) -> Question:
-    return Question("read", {"text": text, "path": "s.sql", "stem": "s"}, len(text))
+    return Question("jobs", to_data(Unit((SourceText("s.sql", text),))), len(text))
 
 
 def ask(*texts: str, limits: Limits | None = None, workers: int = 1) -> Sequence[object]:
@@ -140,7 +142,7 @@ def test_several_processes_answer_in_the_order_of_the_questions() -> None:
     texts = [f"CREATE TABLE a.t{n} (x INT)" for n in range(120)]
     with WorkerPool(most_workers=3) as pool:
         answers = pool.ask_all([question(text) for text in texts], _SETTING)
-    names = [answer["script"]["tables"][0]["name"]["table"] for answer in answers]
+    names = [answer["read"]["scripts"][0]["tables"][0]["name"]["table"] for answer in answers]
     assert names == [f"t{n}" for n in range(120)]
 
 
@@ -164,8 +166,7 @@ def test_the_process_ends_when_the_one_that_asks_is_killed() -> None:
         "import sys, time\n"
         "from lakehouse_dagster.sql.worker_pool import Question, WorkerPool\n"
         "pool = WorkerPool()\n"
-        "asked = {'text': 'SELECT 1', 'path': 's.sql', 'stem': 's'}\n"
-        "pool.ask_all([Question('read', asked, 8)], {'catalog': 'lake'})\n"
+        f"pool.ask_all([Question('jobs', {question('SELECT 1').unit}, 8)], {_SETTING})\n"
         "print(pool._workers[0]._process.pid, flush=True)\n"
         "time.sleep(1000)\n"
     )
