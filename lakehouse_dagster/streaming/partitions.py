@@ -342,4 +342,6 @@ def value_text(value: object) -> str:
         return str(value).lower()
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, datetime) and value.microsecond and value.microsecond % 1000 == 0:
+        return value.isoformat(sep=" ", timespec="milliseconds")
     return str(value)
