@@ -29,7 +29,6 @@ from lakehouse_dagster.maintenance.spec import (
 from lakehouse_dagster.paimon.file_facts import TableFacts, TableKind, TagFacts
 from tests.maintenance.facts import MIB, NOW, bucket, table
 
-
 DEFAULT = TablePolicy()
 
 
