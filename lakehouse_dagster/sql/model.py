@@ -323,9 +323,12 @@ class Project:
 
 
 def beginning(statement: Statement) -> str:
-    """Return the first words of a statement, without literals, which may hold secrets."""
+    """Return the first words of a statement, without values, which may be secrets."""
     words = []
     for token in scan(statement.text):
+        if token.text == "=" and statement.kind is StatementKind.SET:
+            words.append("= …")
+            break
         if token.kind in (TokenKind.STRING, TokenKind.OPEN_STRING):
             words.append("'…'")
         else:

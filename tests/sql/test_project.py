@@ -126,7 +126,7 @@ def test_the_order_of_the_paths_does_not_matter(tmp_path: Path) -> None:
 def test_the_scripts_of_the_work_order_story_are_read_without_a_problem(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("WORK_ORDER_EVENTS", "/data")
+    monkeypatch.setenv("LAKE_INPUT", "/data")
     folder = Path(__file__).parents[2] / "definitions" / "sql"
     found = read_project(folder.glob("**/*.sql"), base=folder)
     assert found.problems == ()

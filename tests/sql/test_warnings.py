@@ -1,0 +1,185 @@
+"""What is worth a warning in a script that can be used: each at its place, no value repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse_dagster.sql.model import Project, Severity
+from tests.sql.in_process import read_files
+
+
+def told(found: Project, severity: Severity = Severity.WARNING) -> list[str]:
+    return [f"{p.location} {p.message}" for p in found.problems if p.severity is severity]
+
+
+def one(text: str, **options: object) -> Project:
+    return read_files({"s.sql": text}, **options)  # type: ignore[arg-type]
+
+
+TABLES = "CREATE TABLE ods.a (i INT); CREATE TABLE ods.b (i INT);"
+
+
+# secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "key"),
+    [
+        ("CREATE TEMPORARY TABLE k (i INT) WITH ('connector' = 'jdbc',\n 'password' = 'hush')",
+         "2:15", "password"),
+        ("CREATE TEMPORARY TABLE k (i INT) WITH ('url' = 'jdbc:mysql://u:hush@h/d')",
+         "1:48", "url"),
+        ("CREATE TEMPORARY TABLE k (i INT) WITH ('url' = 'jdbc:mysql://h/d?password=hush')",
+         "1:48", "url"),
+        ("CREATE CATALOG c WITH ('type' = 'hive', 's3.secret-key' = 'hush')", "1:59",
+         "s3.secret-key"),
+        ("SET 's3.access-key' = 'hush'", "1:23", "s3.access-key"),
+        ("SET fs.s3a.secret.key = hush", "1:1", "fs.s3a.secret.key"),
+        ("CREATE TEMPORARY TABLE k (i INT) WITH ('properties.sasl.jaas.config' = "
+         "'x required username=\"${U}\" password=\"hush\";')", "1:72",
+         "properties.sasl.jaas.config"),
+        ("CREATE TEMPORARY VIEW v AS SELECT * FROM t /*+ OPTIONS('x.token' = 'hush') */", "1:68",
+         "x.token"),
+    ],
+)  # fmt: skip
+def test_a_secret_in_clear_text_is_pointed_at(text: str, place: str, key: str) -> None:
+    found = one(text)
+    secrets = [t for t in told(found) if "A secret stands" in t]
+    assert secrets == [f"s.sql:{place} A secret stands in the script: the value of {key}."]
+    assert "hush" not in repr(found)
+    assert "hush" not in "".join(str(problem) for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["'password' = '${PW}'", "'url' = 'redis://:${PW}@h'", "'x.token' = '{{ t }}'",
+     "'a.jaas.config' = 'x password=\"${PW}\";'", "'key.format' = 'json'", "'password' = ''",
+     "'url' = 'jdbc:mysql://h/d?password=${PW}'", "'scan.token.enabled' = 'true'"],
+)  # fmt: skip
+def test_a_variable_is_no_secret(option: str) -> None:
+    found = one(f"CREATE TEMPORARY TABLE k (i INT) WITH ({option})", environ={"PW": "", "t": ""})
+    assert found.problems == ()
+
+
+# functions
+
+
+def test_a_function_that_nobody_makes_is_pointed_at() -> None:
+    found = one(
+        TABLES + "CREATE TEMPORARY FUNCTION mine AS 'a.B';\n"
+        "INSERT INTO ods.a SELECT Mine(i) + nobodys(JSON_VALUE(s, '$.x')) + IF(a, b, c)\n"
+        "FROM ods.b /*+ OPTIONS('x' = 'y') */, LATERAL TABLE(explode_it(i)) AS t (x), "
+        "TABLE(TUMBLE(TABLE ods.b, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+    )
+    assert told(found) == [
+        "s.sql:2:36 Flink has no function nobodys, and no script creates it.",
+        "s.sql:3:53 Flink has no function explode_it, and no script creates it.",
+    ]
+
+
+@pytest.mark.parametrize("reason", ["LOAD MODULE hive", "CREATE CATALOG h WITH ('type' = 'hive')"])
+def test_functions_may_come_from_modules_and_catalogs(reason: str) -> None:
+    assert told(one(f"{TABLES} {reason}; INSERT INTO ods.a SELECT nobodys(i) FROM ods.b")) == []
+
+
+def test_a_function_of_another_script_is_known() -> None:
+    files = {
+        "a.sql": "CREATE FUNCTION ods.f AS 'a.B'",
+        "b.sql": f"{TABLES} INSERT INTO ods.a SELECT f(i) FROM ods.b",
+    }
+    assert told(read_files(files)) == []
+
+
+# options
+
+
+def test_a_misspelt_option_is_advice() -> None:
+    found = one("SET 'pipeline.nmae' = 'x'; SET 'execution.checkpointing.intervall' = '1 min';"
+                "SET 'my.own.option' = 'y'; SET 'pipeline.name' = 'z'")  # fmt: skip
+    assert told(found, Severity.ADVICE) == [
+        "s.sql:1:1 Flink has no option pipeline.nmae; what it does not know it ignores.",
+        "s.sql:1:28 Flink has no option execution.checkpointing.intervall; what it does not know "
+        "it ignores.",
+    ]
+    assert told(found) == []
+
+
+# variables
+
+
+def test_a_variable_without_a_value_is_told_once_for_each_script() -> None:
+    text = "SET 'a' = '${A}'; SET 'b' = '${A} ${B} ${C:-c} {{ D }}'"
+    assert told(one(text, variables={"D": "d"})) == [
+        "s.sql:1:1 Neither the environment nor the project gives A.",
+        "s.sql:1:19 Neither the environment nor the project gives B.",
+    ]
+    assert told(one(text, variables={"D": "d"}, environ={"A": "", "B": ""})) == []
+
+
+def test_names_are_read_with_the_projects_variables_and_with_defaults() -> None:
+    found = one(
+        "SET 'pipeline.name' = '${env}_job'; CREATE TABLE ${db}.`t_{{ env }}` (i INT);"
+        "CREATE TEMPORARY TABLE k (i INT) WITH ('connector' = 'kafka', 'topic' = '${T:-t}-{{env}}',"
+        "${more}); INSERT INTO {{ db }}.t_${env} SELECT * FROM k",
+        variables={"db": "ods", "env": "prod", "more": "'x' = 'hush'"},
+    )
+    (job,) = found.jobs
+    assert (job.name, [sink.key for sink in job.sinks]) == ("prod_job", ["ods.t_prod"])
+    assert job.sources == (("kafka", "t-prod"),)
+    assert "${db}" in job.setup[0].text
+    assert found.sources[0].options == {
+        "connector": "kafka", "topic": "${T:-t}-{{env}}", "x": "****"
+    }  # fmt: skip
+    assert found.problems == ()
+    assert "hush" not in repr(found)
+
+
+@pytest.mark.parametrize("name", ["${X}", "${secret_values.X}", "{{ x }}", "$VAR", "`a_${X}`"])
+def test_a_name_that_depends_on_an_unset_variable_is_unknown(name: str) -> None:
+    found = one(f"{TABLES} INSERT INTO ods.a SELECT * FROM ods.{name}")
+    (job,) = found.jobs
+    assert (job.reads, job.dependencies_known) == ((), False)
+    assert "depends on $" in told(found)[0]
+
+
+def test_a_value_is_not_repeated_where_the_statement_cannot_be_read() -> None:
+    found = one(f"{TABLES} INSERT INTO ods.a SELECT ${{x}} FROM ods.b", variables={"x": "?? hush"})
+    assert len(told(found)) == 1
+    assert "hush" not in str(found.problems[0])
+
+
+# jobs that get in each other's way
+
+
+def test_a_table_that_two_jobs_write_is_warned_of_unless_it_is_made_for_it() -> None:
+    inserts = "INSERT INTO ods.a SELECT 1;\nINSERT INTO ods.a SELECT 2"
+    assert told(one(f"{TABLES}\n{inserts}")) == ["s.sql:3:1 The jobs s and s_a both write ods.a."]
+    for engine in ("partial-update", "aggregation"):
+        table = f"CREATE TABLE ods.a (i INT) WITH ('merge-engine' = '{engine}');"
+        assert told(one(table + inserts)) == []
+
+
+def test_jobs_that_read_what_they_write_are_warned_of() -> None:
+    found = read_files(
+        {
+            "a.sql": f"{TABLES} INSERT INTO ods.b SELECT * FROM ods.b",
+            "b.sql": "INSERT INTO ods.a SELECT * FROM ods.c",
+            "c.sql": "CREATE TABLE ods.c (i INT); INSERT INTO ods.c SELECT * FROM ods.a",
+        }
+    )
+    assert told(found) == [
+        "a.sql:1:57 The job a reads ods.b, which it writes.",
+        "b.sql:1:1 Tables are made from each other: ods.a <- ods.c <- ods.a.",
+    ]
+
+
+def test_sources_that_another_script_only_writes_are_none() -> None:
+    table = "CREATE TEMPORARY TABLE {} (i INT) WITH ('connector' = 'kafka', 'topic' = '{}');"
+    found = read_files(
+        {
+            "i.sql": table.format("k", "out") + table.format("l", "in"),
+            "x.sql": f"{TABLES} INSERT INTO k SELECT * FROM ods.a",
+        },
+        session=["i.sql"],
+    )
+    assert [source.asset_key for source in found.sources] == [("kafka", "in")]
