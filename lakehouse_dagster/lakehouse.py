@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError, ScriptError
@@ -113,11 +113,15 @@ class Lakehouse:
         *,
         start: StartPolicy | str = StartPolicy.ON_DEMAND,
         base_folder: str | Path | None = None,
+        session: Scripts = (),
+        sessions: str = "file",
         discovery: Discovery | None = None,
     ) -> LoadedLakehouse:
         """Read the scripts: files, folders (all ``.sql`` files below them) or glob patterns.
 
         Relative ones are looked for below ``base_folder``, by default the working directory.
+        ``session`` are scripts that run before each of them, in their order: catalogs, functions,
+        shared tables; with ``sessions="folder"`` the scripts of a folder share one session.
         ``discovery`` says where tables are kept that were found in the catalog, by default in
         ``catalog_tables.json`` there. Needs no network. Raises ``ScriptError`` with file, line
         and column of the first script that cannot be used, and ``ConfigurationError`` when there
@@ -125,7 +129,15 @@ class Lakehouse:
         """
         policy = _start_policy(start)
         paths = find_scripts(scripts, base_folder)
-        project = read_project(paths, catalog=self.catalog.name, base=base_folder)
+        project = read_project(
+            paths,
+            catalog=self.catalog.name,
+            base=base_folder,
+            session=find_scripts(session, base_folder) if session else (),
+            sessions=_sessions(sessions),
+            variables=self.variables,
+            other_catalogs={o.catalog.name: o.key_prefix for o in self.other_catalogs},
+        )
         for problem in project.problems:
             if problem.severity is Severity.WARNING:
                 _LOGGER.warning("%s", problem)
@@ -151,6 +163,8 @@ class Lakehouse:
         start: StartPolicy | str = StartPolicy.ON_DEMAND,
         base_folder: str | Path | None = None,
         sensors_running: bool = True,
+        session: Scripts = (),
+        sessions: str = "file",
         discovery: Discovery | None = None,
     ) -> dg.Definitions:
         """Everything that Dagster shows and does for these scripts; see ``load``.
@@ -159,7 +173,14 @@ class Lakehouse:
         a job is left alone until someone starts, adopts or materialises it, so running sensors
         never double what already runs.
         """
-        loaded = self.load(scripts, start=start, base_folder=base_folder, discovery=discovery)
+        loaded = self.load(
+            scripts,
+            start=start,
+            base_folder=base_folder,
+            session=session,
+            sessions=sessions,
+            discovery=discovery,
+        )
         return loaded.definitions(sensors_running=sensors_running)
 
 
@@ -330,6 +351,15 @@ def _start_policy(start: StartPolicy | str) -> StartPolicy:
         raise ConfigurationError(
             f"start is {start!r}, which is no start policy.", remedy=f"Write one of: {known}."
         ) from None
+
+
+def _sessions(sessions: str) -> Literal["file", "folder"]:
+    if sessions in ("file", "folder"):
+        return "folder" if sessions == "folder" else "file"
+    raise ConfigurationError(
+        f"sessions is {sessions!r}.",
+        remedy="Write file (each script is a session of its own) or folder.",
+    )
 
 
 def _declared_elsewhere(job: JobDefinition, project: Project) -> tuple[DeclaringScript, ...]:

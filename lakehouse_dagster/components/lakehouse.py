@@ -162,6 +162,9 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
         with told_with_line(type(self).__name__, folder):
             with about("scripts"):
                 find_scripts(self.scripts, folder)
+            with about("session"):
+                if self.session:
+                    find_scripts(self.session, folder)
             with about("variables_file"):
                 self._variables_of_file(folder)
         return self.lakehouse(folder).definitions(
@@ -169,6 +172,8 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
             start=self.start,
             base_folder=folder,
             sensors_running=self.sensors_running,
+            session=self.session,
+            sessions=self.sessions,
             discovery=discovery.Discovery(state_path, partial(self._refresh, context.project_root)),
         )
 

@@ -271,7 +271,9 @@ class _GraphBuilder:
         known = {dep.asset_key for dep in ours}
         added = [dep for dep in spec.deps if dep.asset_key not in known]
         lineage = column_lineage(self.flows.get(node, ()), keys)
-        return spec.replace_attributes(deps=[*ours, *added], metadata={**lineage, **spec.metadata})
+        return spec.replace_attributes(
+            deps=[*ours, *added], metadata={**spec.metadata, **lineage, **spec.metadata}
+        )
 
     def _warn_of_idle_settings(self) -> None:
         for pattern in self.options.settings:

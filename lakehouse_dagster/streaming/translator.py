@@ -100,8 +100,14 @@ def _group(data: LakehouseTableData) -> str:
 
 def _kinds(data: LakehouseTableData) -> set[str]:
     if data.role is not AssetRole.TABLE:
-        return {kind_name(data.source.connector)} if data.source is not None else set()
+        return _of_connector(data.source.connector) if data.source is not None else set()
     return {"paimon", "flink"} if data.jobs else {"paimon"}
+
+
+def _of_connector(connector: str) -> set[str]:
+    """The system, for which Dagster may have a picture, and how its changes come."""
+    system = connector.removesuffix("-cdc").removeprefix("upsert-")
+    return {kind_name(system), *(["cdc"] if connector.endswith("-cdc") else [])}
 
 
 def _description(data: LakehouseTableData) -> str:

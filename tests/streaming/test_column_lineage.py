@@ -154,3 +154,16 @@ def test_column_lineage_follows_the_translators_keys(tmp_path: Path) -> None:
     lineage = graph.tables["dwd.b"].metadata["dagster/column_lineage"]
     found = {tuple(dep.asset_key.path) for dep in lineage.deps_by_column["id"]}
     assert found == {("ODS", "A"), ("KAFKA", "T")}
+
+
+def test_the_scripts_own_lineage_reaches_the_asset(tmp_path: Path) -> None:
+    script = table("ods.a") + table("dwd.b") + table("ods.c")
+    script += "SET 'pipeline.name' = 'j';\nINSERT INTO dwd.b SELECT a.id, UPPER(c.v) FROM ods.a a"
+    script += " JOIN ods.c c ON a.id = c.id WHERE a.v <> 'x';\n"
+    spec = load(tmp_path, {"s": script}).graph.tables["dwd.b"]
+    lineage = spec.metadata["dagster/column_lineage"].deps_by_column
+    assert {
+        name: [(dep.asset_key.to_user_string(), dep.column_name) for dep in deps]
+        for name, deps in lineage.items()
+    } == {"id": [("ods/a", "id")], "v": [("ods/c", "v")]}
+    assert set(spec.metadata["row_filters"].split(", ")) == {"ods/a.id", "ods/c.id", "ods/a.v"}
