@@ -331,8 +331,16 @@ class DdlParser(TypeParser):
         hint = self._parse_hint()
         if hint is not None:
             table.set("hints", [hint])
-            self._prev_comments = []
         return self.expression(table)
+
+    def _parse_hint(self) -> exp.Hint | None:
+        hint = super()._parse_hint()
+        if hint is None:
+            return None
+        self._prev_comments = []
+        for node in hint.walk():  # comments do not nest
+            node.comments = None
+        return hint
 
     def _parse_text(self) -> exp.Expr:
         text = self._parse_string()

@@ -9,33 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from sqlglot import TokenType, exp, parser
+from sqlglot import Token, TokenType, exp, parser
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect_from import FromParser
 
-# What sqlglot may understand without changing it when it writes it again.
-_KNOWN = frozenset(
-    {
-        "ABS",
-        "AVG",
-        "COALESCE",
-        "COUNT",
-        "DENSE_RANK",
-        "FIRST_VALUE",
-        "LAG",
-        "LAST_VALUE",
-        "LEAD",
-        "LOWER",
-        "MAX",
-        "MIN",
-        "NULLIF",
-        "RANK",
-        "ROW_NUMBER",
-        "SUM",
-        "UPPER",
-    }
-)
+# What sqlglot may understand without changing it when it writes it again, and with how many
+# arguments; with others it is a function of the user's that has the same name.
+_KNOWN = {
+    "ABS": (1, 1),
+    "AVG": (1, 1),
+    "COALESCE": (1, 999),
+    "COUNT": (1, 999),
+    "DENSE_RANK": (0, 0),
+    "FIRST_VALUE": (1, 1),
+    "LAG": (1, 3),
+    "LAST_VALUE": (1, 1),
+    "LEAD": (1, 3),
+    "LOWER": (1, 1),
+    "MAX": (1, 1),
+    "MIN": (1, 1),
+    "NULLIF": (2, 2),
+    "RANK": (0, 0),
+    "ROW_NUMBER": (0, 0),
+    "SUM": (1, 1),
+    "UPPER": (1, 1),
+}
 _KNOWN_SYNTAX = frozenset({"CAST", "TRY_CAST", "EXTRACT", "CEIL", "FLOOR"})
 _WITH_CLAUSES = (
     "JSON_VALUE",
@@ -69,6 +68,19 @@ def _typed_literal(kind: str) -> Callable[[Any, exp.Expr, exp.DataType], exp.Exp
     return lambda self, this, _: self.expression(nodes.TypedLiteral(this=this, kind=kind))
 
 
+def _known(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """Build a function that sqlglot knows, or one that only has its name."""
+    known: Callable[[list[exp.Expr]], exp.Expr] = parser.Parser.FUNCTIONS[name]
+    fewest, most = _KNOWN[name]
+
+    def build(args: list[exp.Expr]) -> exp.Expr:
+        if fewest <= len(args) <= most:
+            return known(args)
+        return exp.Anonymous(this=name, expressions=args)
+
+    return build
+
+
 def _unit_first(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     """Build TIMESTAMPDIFF and the like, whose first argument is a unit and not a column."""
 
@@ -83,9 +95,7 @@ def _unit_first(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 class FunctionParser(FromParser):
     """Adds functions and constructors."""
 
-    FUNCTIONS = {
-        name: build for name, build in parser.Parser.FUNCTIONS.items() if name in _KNOWN
-    } | {
+    FUNCTIONS = {name: _known(name) for name in _KNOWN} | {
         "TIMESTAMPADD": _unit_first("TIMESTAMPADD"),
         "TIMESTAMPDIFF": _unit_first("TIMESTAMPDIFF"),
     }
@@ -106,6 +116,9 @@ class FunctionParser(FromParser):
         # Words of the language that would otherwise be taken for columns.
         **{word: lambda self: exp.var(self._prev.text.upper()) for word in _WORDS},
     }
+    PRIMARY_PARSERS = parser.Parser.PRIMARY_PARSERS | {
+        TokenType.STRING: lambda self, token: self.parse_text_literal(token),
+    }
     PLACEHOLDER_PARSERS = {}  # `?` and `:x` are nothing to Flink
     # TIMESTAMP '…' has the precision of its text; a CAST would make it TIMESTAMP(6).
     TYPE_LITERAL_PARSERS = {
@@ -113,6 +126,13 @@ class FunctionParser(FromParser):
         exp.DType.TIME: _typed_literal("TIME"),
         exp.DType.TIMESTAMP: _typed_literal("TIMESTAMP"),
     }
+
+    def parse_text_literal(self, token: Token) -> exp.Expr:
+        """Parse a text; several in a row are one."""
+        text = token.text
+        while self._match(TokenType.STRING):
+            text += self._prev.text
+        return exp.Literal.string(text)
 
     def parse_descriptor(self) -> exp.Expr:
         """Parse the column names of ``DESCRIPTOR(…)``."""
@@ -195,6 +215,7 @@ class FunctionParser(FromParser):
         if (
             isinstance(this, exp.Column)
             and this.name.upper() == "MAP"
+            and not this.this.quoted
             and not this.table
             and self._match(TokenType.L_BRACKET)
         ):

@@ -7,7 +7,7 @@ from sqlglot import exp
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect_write_statements import StatementWriter
 
-_NEGATED = {exp.In: "IN", exp.Like: "LIKE", exp.SimilarTo: "SIMILAR TO", exp.Between: "BETWEEN"}
+_NEGATED = {exp.In: "IN", exp.SimilarTo: "SIMILAR TO", exp.Between: "BETWEEN"}
 
 
 class FlinkGenerator(StatementWriter):
@@ -122,13 +122,10 @@ class FlinkGenerator(StatementWriter):
             return f"{head} IS NOT {self.sql(inner, 'expression')}"
         if isinstance(inner, nodes.IsJson):
             return f"{head} IS NOT {_json(inner)}"
-        pattern = inner.this if isinstance(inner, exp.Escape) else inner
-        word = _NEGATED.get(type(pattern))
-        if word is None:
-            return f"NOT {self.sql(inner)}"
-        head = self.sql(pattern, "this")
-        rest = self.sql(inner).removeprefix(f"{head} ")
-        return f"{head} NOT {rest}" if rest.startswith(word) else f"NOT {self.sql(inner)}"
+        written = self.sql(inner)
+        word = _NEGATED.get(type(inner))
+        rest = written.removeprefix(f"{head} ")
+        return f"{head} NOT {rest}" if word and rest.startswith(word) else f"NOT {written}"
 
     def trim_sql(self, expression: exp.Trim) -> str:
         """Write ``TRIM([[BOTH | LEADING | TRAILING] [characters] FROM] text)``."""

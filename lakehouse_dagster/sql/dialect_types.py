@@ -118,6 +118,7 @@ class TypeParser(parser.Parser):
         closing = TokenType.R_PAREN if self._curr.token_type == TokenType.L_PAREN else TokenType.GT
         self._advance()
         fields: list[exp.Expr] = []
+        self._match(TokenType.COMMA)  # Flink takes a comma before the first field
         if self._curr.token_type != closing:
             fields = self._parse_csv(self._parse_row_field)
         self._expect(closing, "the end of ROW's fields")
