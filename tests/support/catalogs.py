@@ -57,8 +57,12 @@ class CatalogCluster:
 def catalog_cluster(folder: Path, engine: str) -> Iterator[CatalogCluster]:
     """A small cluster of its own: the one that other tests share has none of the jars."""
     (folder / "lib").mkdir(parents=True)
-    for jar in (*fetched([_S3[engine], _POSTGRES]), client_jar(engine)):
-        (folder / "lib" / jar.name).symlink_to(jar)
+    s3, postgres = fetched([_S3[engine], _POSTGRES])
+    # First by name: Java stops looking for JDBC drivers at one that it cannot load, and the Hive
+    # clients list such a one.
+    jars = {f"0-{postgres.name}": postgres, s3.name: s3, "hive-client.jar": client_jar(engine)}
+    for name, jar in jars.items():
+        (folder / "lib" / name).symlink_to(jar)
     quick = {"web.refresh-interval": "100ms"}
     stack = LocalStack(folder, engine, slots=2, task_manager_memory_mib=1100, extra_config=quick)
     status = stack.up()
