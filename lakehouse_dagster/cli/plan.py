@@ -1,0 +1,288 @@
+"""``lakehouse plan``: what scripts define, without a cluster or a catalog."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.lakehouse import find_scripts
+from lakehouse_dagster.sql.advice import advise
+from lakehouse_dagster.sql.catalog_names import paimon_catalogs
+from lakehouse_dagster.sql.model import (
+    Certainty,
+    ColumnLineage,
+    Flow,
+    JobDefinition,
+    Problem,
+    Project,
+    Severity,
+    SourceDefinition,
+    TableDefinition,
+    unique,
+)
+from lakehouse_dagster.sql.reader import read_project
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+_NEVER_WRAP = 10_000
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--session",
+    multiple=True,
+    metavar="FILE",
+    help="A script that runs before each of the others, such as one that creates catalogs.",
+)
+@click.option(
+    "--catalog",
+    help="What the scripts call the lake's Paimon catalog "
+    "[default: the one Paimon catalog that they create, else lake].",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document: see docs/plan.md.")
+@reports_errors
+def plan(
+    paths: tuple[str, ...], session: tuple[str, ...], catalog: str | None, as_json: bool
+) -> None:
+    """Show what scripts define: tables, jobs, dependencies, column lineage, advice.
+
+    PATH is a script, a folder of .sql files, or a pattern. Exits with 1 if a script has an error.
+    """
+    scripts = find_scripts(paths)
+    sessions = [Path(name) for name in session]
+    name = catalog or _paimon_catalog((*sessions, *scripts)) or "lake"
+    project = read_project(scripts, catalog=name, session=sessions, base=Path.cwd())
+    problems = (*project.problems, *advise(project))
+    if as_json:
+        print_json({"scripts": _documents(project, problems)})
+    else:
+        _show(project, problems)
+    if project.errors:
+        sys.exit(1)
+
+
+def _paimon_catalog(paths: Iterable[Path]) -> str | None:
+    """The name of the one Paimon catalog that the scripts create, if it is one."""
+    found = {
+        name
+        for path in paths
+        if path.is_file()
+        for name in paimon_catalogs(path.read_text("utf-8", "replace"))
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+# JSON
+
+
+def _documents(project: Project, problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    documents = []
+    scripts = {script.path: script for script in project.scripts}
+    for path in unique((*scripts, *(p.location.path for p in problems))):
+        script = scripts.get(path)
+        documents.append(
+            {
+                "path": path,
+                "tables": [_table(table) for table in (script.tables if script else ())],
+                "sources": [_source(source) for source in (script.sources if script else ())],
+                "jobs": [_job(job) for job in project.jobs if job.location.path == path],
+                "problems": [_problem(p) for p in problems if p.location.path == path],
+            }
+        )
+    return documents
+
+
+def _table(table: TableDefinition) -> dict[str, Any]:
+    return {
+        "name": str(table.name),
+        "columns": [
+            {
+                "name": column.name,
+                "type": column.type or None,
+                "nullable": column.nullable,
+                "comment": column.comment,
+            }
+            for column in table.columns
+        ],
+        "columns_known": table.columns_known,
+        "primary_key": list(table.primary_key),
+        "partition_keys": list(table.partition_keys),
+        "options": dict(table.options),
+        "comment": table.comment,
+    }
+
+
+def _source(source: SourceDefinition) -> dict[str, Any]:
+    return {
+        "name": source.name.table,
+        "connector": source.connector,
+        "asset_key": list(source.asset_key),
+    }
+
+
+def _job(job: JobDefinition) -> dict[str, Any]:
+    written = _by_sink(job.flows)
+    return {
+        "name": job.name,
+        "name_is_explicit": job.name_is_explicit,
+        "sinks": list(written),
+        "reads": _reads(job),
+        "reads_itself": job.reads_itself,
+        "dependencies_known": job.dependencies_known,
+        "column_lineage": {
+            sink: {
+                column: [[origin.relation, origin.column] for origin in lineage.origins]
+                for column, lineage in _columns(flows).items()
+            }
+            for sink, flows in written.items()
+        },
+        "not_exact": {
+            sink: uncertain for sink, flows in written.items() if (uncertain := _uncertain(flows))
+        },
+        "row_filters": {
+            sink: [[origin.relation, origin.column] for origin in _row_filters(flows)]
+            for sink, flows in written.items()
+        },
+    }
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "line": problem.location.line,
+        "column": problem.location.column,
+        "severity": problem.severity.value,
+        "message": problem.message,
+        "remedy": problem.remedy,
+        "statement": problem.statement_start,
+    }
+
+
+# what flows into a sink
+
+
+def _by_sink(flows: Iterable[Flow]) -> Mapping[str, tuple[Flow, ...]]:
+    found: dict[str, tuple[Flow, ...]] = {}
+    for flow in flows:
+        sink = str(flow.sink) if flow.sink is not None else "/".join(flow.external_sink or ())
+        if sink:
+            found[sink] = (*found.get(sink, ()), flow)
+    return found
+
+
+def _columns(flows: Iterable[Flow]) -> dict[str, ColumnLineage]:
+    """Of each column, what all flows together make it from."""
+    found: dict[str, ColumnLineage] = {}
+    for lineage in (column for flow in flows for column in flow.columns or ()):
+        known = found.get(lineage.column)
+        if known is not None:
+            worse = max(known.certainty, lineage.certainty, key=list(Certainty).index)
+            origins = unique((*known.origins, *lineage.origins))
+            lineage = ColumnLineage(lineage.column, origins, worse)
+        found[lineage.column] = lineage
+    return found
+
+
+def _uncertain(flows: tuple[Flow, ...]) -> dict[str, str]:
+    """The columns whose origins are not exact, and how far they can be trusted."""
+    if any(flow.columns is None for flow in flows):
+        return {"*": Certainty.UNKNOWN.value}
+    return {
+        column: lineage.certainty.value
+        for column, lineage in _columns(flows).items()
+        if lineage.certainty is not Certainty.EXACT
+    }
+
+
+def _row_filters(flows: Iterable[Flow]) -> tuple[Any, ...]:
+    return unique(origin for flow in flows for origin in flow.row_filters)
+
+
+def _reads(job: JobDefinition) -> list[str]:
+    return [*map(str, job.reads), *("/".join(key) for key in job.sources)]
+
+
+# the tree
+
+
+def _show(project: Project, problems: Sequence[Problem]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_NEVER_WRAP)
+    scripts = {script.path: script for script in project.scripts}
+    for path in unique((*scripts, *(p.location.path for p in problems))):
+        tree = Tree(Text(path, style="bold"))
+        script = scripts.get(path)
+        for source in script.sources if script else ():
+            key = "/".join(source.asset_key)
+            tree.add(Text(f"source {key}  ({source.name.table}, {source.connector})"))
+        for table in script.tables if script else ():
+            _show_table(tree, table)
+        for job in project.jobs:
+            if job.location.path == path:
+                _show_job(tree, job)
+        for problem in problems:
+            if problem.location.path == path:
+                place = f"{problem.location.line}:{problem.location.column}"
+                text = Text(f"{problem.severity.value} {place}", style=_STYLES[problem.severity])
+                tree.add(text.append(f"  {problem.message} {problem.remedy}", style="default"))
+        console.print(tree)
+    console.print(Text(_summary(project, problems)))
+
+
+def _show_table(tree: Tree, table: TableDefinition) -> None:
+    from rich.text import Text
+
+    said = []
+    if table.primary_key:
+        said.append(f"primary key {', '.join(table.primary_key)}")
+    if table.partition_keys:
+        said.append(f"partitioned by {', '.join(table.partition_keys)}")
+    branch = tree.add(Text(f"table {table.name}" + (f"  ({'; '.join(said)})" if said else "")))
+    if not table.columns_known and not table.columns:
+        branch.add(Text("columns not known", style="dim"))
+    for column in table.columns:
+        suffix = "" if column.nullable else " NOT NULL"
+        comment = f"  {column.comment}" if column.comment else ""
+        branch.add(Text(f"{column.name} {column.type}{suffix}{comment}", style="dim"))
+
+
+def _show_job(tree: Tree, job: JobDefinition) -> None:
+    from rich.text import Text
+
+    known = "" if job.dependencies_known else "  (not all that it reads or writes is known)"
+    branch = tree.add(Text(f"job {job.name}{known}"))
+    itself = " and itself" if job.reads_itself else ""
+    branch.add(Text(f"reads {', '.join(_reads(job)) or 'nothing'}{itself}"))
+    for sink, flows in _by_sink(job.flows).items():
+        writes = branch.add(Text(f"writes {sink}"))
+        uncertain = _uncertain(flows)
+        for column, lineage in _columns(flows).items():
+            origins = ", ".join(map(str, lineage.origins)) or "a constant"
+            mark = f"  ({uncertain[column]})" if column in uncertain else ""
+            writes.add(Text(f"{column} ← {origins}{mark}", style="dim"))
+        if "*" in uncertain:
+            writes.add(Text("columns not known", style="dim"))
+        if filters := ", ".join(map(str, _row_filters(flows))):
+            writes.add(Text(f"rows ← {filters}", style="dim"))
+
+
+def _summary(project: Project, problems: Sequence[Problem]) -> str:
+    count = {s: sum(p.severity is s for p in problems) for s in Severity}
+    return (
+        f"{len(project.scripts)} scripts, {len(project.tables)} tables, "
+        f"{len(project.sources)} sources, {len(project.jobs)} jobs; "
+        f"{count[Severity.ERROR]} errors, {count[Severity.WARNING]} warnings, "
+        f"{count[Severity.ADVICE]} pieces of advice"
+    )
