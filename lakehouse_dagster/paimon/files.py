@@ -61,26 +61,20 @@ class Server:
     """What is asked of one server; once it gives no answer, it is not asked again for a while.
 
     Waiting for it a thousand times, once a table, would be a hang.
-
-    Args:
-        options: of the catalog, whose secrets no message shows.
     """
 
-    def __init__(
-        self, options: Mapping[str, str], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._options = options
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._silent_until = 0.0
         self._reason = ""
 
     @contextmanager
-    def asked(self, doing: str) -> Iterator[None]:
+    def asked(self, doing: str, options: Mapping[str, str]) -> Iterator[None]:
         """Ask in the block; raises as ``translated_errors`` does, at once as long as silent."""
         if self._monotonic() < self._silent_until:
             raise CatalogUnreachableError(f"Could not {doing}: {self._reason}")
         try:
-            with translated_errors(doing, self._options):
+            with translated_errors(doing, options):
                 yield
         except CatalogUnreachableError as error:
             self._reason = error.message.removeprefix(f"Could not {doing}: ")
@@ -94,21 +88,22 @@ class WarehouseFiles:
     Args:
         root: folder or URI at and below which the files are.
         options: of the catalog, as pypaimon takes them.
+        server: where they are; by default one that nobody else asks.
     """
 
-    def __init__(self, root: str, options: Mapping[str, str]) -> None:
+    def __init__(self, root: str, options: Mapping[str, str], server: Server | None = None) -> None:
         self.options = options
         self.root = root.rstrip("/")
         # pypaimon's way to a local file takes several times as long as looking at it. Where ours
         # fails, its way follows, and says what is wrong.
         self._local = self.root.startswith("/")
-        self._server = Server(options)
+        self._server = server or Server()
         self._opening = threading.Lock()
         self._file_io: FileIO | None = None
 
     def asked(self, doing: str) -> AbstractContextManager[None]:
         """Read something in the block; raises ``CatalogError`` in place of everything else."""
-        return self._server.asked(doing)
+        return self._server.asked(doing, self.options)
 
     @property
     def file_io(self) -> FileIO:

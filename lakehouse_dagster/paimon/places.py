@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -93,20 +94,20 @@ class RestPlaces:
     ) -> None:
         self._options = catalog.pypaimon_options()
         self._monotonic = monotonic
-        self._server = Server(self._options, monotonic)
+        self._server = Server(monotonic)
         self._lock = threading.Lock()
         self._api: Any = None
         self._kept: dict[tuple[str, str], tuple[float, Place]] = {}
-        self._files: dict[tuple[Any, ...], WarehouseFiles] = {}
+        self._buckets: dict[tuple[str, str], tuple[Server, WarehouseFiles]] = {}
 
     def databases(self) -> tuple[str, ...]:
-        with self._server.asked("list the databases"):
+        with self._asked("list the databases"):
             return tuple(sorted(self._connected().list_databases()))
 
     def tables(self) -> tuple[str, ...]:
         found = []
         for database in self.databases():
-            with self._server.asked(f"list the tables of {database}"):
+            with self._asked(f"list the tables of {database}"):
                 found += [f"{database}.{t}" for t in self._connected().list_tables(database)]
         return tuple(sorted(found))
 
@@ -114,12 +115,15 @@ class RestPlaces:
         until, kept = self._kept.get((database, table), (0.0, None))
         if kept is not None and self._monotonic() < until:
             return kept
-        with self._server.asked(f"ask where the table {database}.{table} is"):
-            place, seconds = self._asked(database, table)
+        with self._asked(f"ask where the table {database}.{table} is"):
+            place, seconds = self._told(database, table)
         self._kept[database, table] = (self._monotonic() + seconds, place)
         return place
 
-    def _asked(self, database: str, table: str) -> tuple[Place, float]:
+    def _asked(self, doing: str) -> AbstractContextManager[None]:
+        return self._server.asked(doing, self._options)
+
+    def _told(self, database: str, table: str) -> tuple[Place, float]:
         """Where a table is, and for how many seconds that may be believed."""
         from pypaimon.api.rest_exception import NoSuchResourceException
         from pypaimon.common.identifier import Identifier
@@ -127,26 +131,26 @@ class RestPlaces:
         api = self._connected()
         identifier = Identifier.create(database, table)
         options = {str(k): str(v) for k, v in api.options.to_map().items()}
-        seconds = _KEPT_SECONDS
         try:
             path = _as_pypaimon_takes_it(str(api.get_table(identifier).get_path()))
-            if options.get("data-token.enabled", "false").lower() == "true":
-                token = api.load_table_token(identifier)
-                options |= token.token
-                left = token.expires_at_millis / 1000 - time.time()
-                seconds = max(0.0, min(seconds, left - _TOKEN_MARGIN_SECONDS))
+            if options.get("data-token.enabled", "false").lower() != "true":
+                return Place(self._bucket(path, options)[1], path), _KEPT_SECONDS
+            token = api.load_table_token(identifier)
         except NoSuchResourceException:
             return Place(NoFiles(options), ""), 0.0
-        return Place(self._files_at(path, options), path), seconds
+        files = WarehouseFiles(path, options | token.token, self._bucket(path, options)[0])
+        left = token.expires_at_millis / 1000 - time.time() - _TOKEN_MARGIN_SECONDS
+        return Place(files, path), max(0.0, min(_KEPT_SECONDS, left))
 
-    def _files_at(self, path: str, options: Mapping[str, str]) -> WarehouseFiles:
-        """One way to the files for all tables of one bucket that are read with the same keys."""
+    def _bucket(self, path: str, options: Mapping[str, str]) -> tuple[Server, WarehouseFiles]:
+        """The server of a path, and the way to its files for tables without keys of their own."""
         parts = urlsplit(path)
-        key = (parts.scheme, parts.netloc, frozenset(options.items()))
         with self._lock:
-            if key not in self._files:
-                self._files[key] = WarehouseFiles(path, options)
-            return self._files[key]
+            if (parts.scheme, parts.netloc) not in self._buckets:
+                server = Server(self._monotonic)
+                made = (server, WarehouseFiles(path, options, server))
+                self._buckets[parts.scheme, parts.netloc] = made
+            return self._buckets[parts.scheme, parts.netloc]
 
     def _connected(self) -> Any:
         with self._lock:

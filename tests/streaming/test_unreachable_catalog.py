@@ -143,11 +143,11 @@ def test_a_server_is_asked_again_after_a_while() -> None:
     from lakehouse_dagster.paimon.files import SILENT_SECONDS, Server
 
     now = [0.0]
-    server = Server({"token": SECRET}, lambda: now[0])
+    server = Server(lambda: now[0])
     asked = []
 
     def ask() -> None:
-        with server.asked("look"):
+        with server.asked("look", {"token": SECRET}):
             asked.append(now[0])
             if len(asked) == 1:
                 raise ConnectionError(f"refused with {SECRET}")
