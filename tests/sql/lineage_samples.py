@@ -38,30 +38,22 @@ AGENTS = """CREATE TABLE IF NOT EXISTS {catalog}.`default`.agents (
   agent_id BIGINT, team STRING, `floor` INT, PRIMARY KEY (agent_id) NOT ENFORCED
 ) WITH ('bucket' = '1')"""
 
+
+def _themselves(names: str) -> dict[str, tuple[str, ...]]:
+    return {name: (name,) for name in names.split()}
+
+
 COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
     "orders": {
-        **{
-            name: (name,)
-            for name in [
-                "id",
-                "uid",
-                "price",
-                "name",
-                "tags",
-                "attributes",
-                "address",
-                "lines",
-                "ts",
-            ]
-        },
+        **_themselves("id uid price name tags attributes address lines ts"),
         "total": ("price",),
         "proc": (),
     },
-    "clicks": {name: (name,) for name in ["id", "uid", "url", "score", "ts"]},
-    "users": {name: (name,) for name in ["uid", "city", "age", "level"]},
-    "rates": {name: (name,) for name in ["currency", "rate", "ts"]},
-    "payments": {name: (name,) for name in ["pid", "order_id", "amount", "way", "paid"]},
-    "agents": {name: (name,) for name in ["agent_id", "team", "floor"]},
+    "clicks": _themselves("id uid url score ts"),
+    "users": _themselves("uid city age level"),
+    "rates": _themselves("currency rate ts"),
+    "payments": _themselves("pid order_id amount way paid"),
+    "agents": _themselves("agent_id team floor"),
 }
 """Every table's columns, each with the columns that it is made from."""
 
