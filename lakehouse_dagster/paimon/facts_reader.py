@@ -18,6 +18,7 @@ from lakehouse_dagster.paimon.file_facts import (
     BucketFacts,
     ConsumerFacts,
     FactStore,
+    StoredSums,
     TableFacts,
     TableKind,
     TagFacts,
@@ -90,27 +91,23 @@ class FactsReader:
         if found is None:
             return base
         stored, document = found
-        return self._with_snapshot(base, schema, stored.sums, document)
+        return self._with_snapshot(base, schema, stored, document)
 
     def _with_snapshot(
         self,
         base: TableFacts,
         schema: Mapping[str, Any],
-        sums: Mapping[BucketKey, BucketSums],
+        stored: StoredSums,
         document: Mapping[str, Any],
     ) -> TableFacts:
         snapshots = self._numbers("snapshot", "snapshot-")
         changelogs = self._numbers("changelog", "changelog-")
         oldest = self._json(f"snapshot/snapshot-{snapshots[0]}") if snapshots else None
-        manifests = [
-            manifest
-            for name in (document["baseManifestList"], document["deltaManifestList"])
-            for manifest in records_of(self._files, f"{self._path}/manifest/{name}", self._name)
-        ]
+        buckets, manifests = self._of_snapshot(schema, stored, document)
         return replace(
             base,
             snapshot_id=document["id"],
-            buckets=self._buckets(schema, sums, self._deleted_records(document)),
+            buckets=buckets,
             oldest_snapshot_id=snapshots[0] if snapshots else None,
             oldest_snapshot_at=from_millis(oldest["timeMillis"]) if oldest else None,
             newest_snapshot_at=from_millis(document["timeMillis"]),
@@ -118,8 +115,23 @@ class FactsReader:
             changelog_count=len(changelogs),
             oldest_changelog_id=changelogs[0] if changelogs else None,
             manifest_files=len(manifests),
-            manifest_bytes=sum(manifest["_FILE_SIZE"] for manifest in manifests),
+            manifest_bytes=sum(manifests),
         )
+
+    def _of_snapshot(
+        self, schema: Mapping[str, Any], stored: StoredSums, document: Mapping[str, Any]
+    ) -> tuple[tuple[BucketFacts, ...], tuple[int, ...]]:
+        """The buckets' facts and the manifests' sizes: as long as the snapshot is the newest."""
+        if stored.shown is None:
+            manifests = tuple(
+                manifest["_FILE_SIZE"]
+                for name in (document["baseManifestList"], document["deltaManifestList"])
+                for manifest in records_of(self._files, f"{self._path}/manifest/{name}", self._name)
+            )
+            buckets = self._buckets(schema, stored.sums, self._deleted_records(document))
+            # Frozen, but this is no part of what it is: only what has been worked out from it.
+            object.__setattr__(stored, "shown", (buckets, manifests))
+        return stored.shown or ((), ())
 
     def _buckets(
         self,

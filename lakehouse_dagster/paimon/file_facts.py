@@ -149,13 +149,16 @@ class StoredSums:
         fingerprint: of the snapshot's file: a snapshot of the same number but another history has
             another one.
         small_below_bytes: what counted as small.
-        total_records: rows of all files; equals the snapshot's ``totalRecordCount``.
+        shown: what was worked out from the sums, for as long as they stay at hand.
     """
 
     snapshot_id: int
     fingerprint: str
     small_below_bytes: int
     sums: Mapping[BucketKey, BucketSums] = field(hash=False)
+    shown: tuple[tuple[BucketFacts, ...], tuple[int, ...]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
 
 class FactStore(Protocol):

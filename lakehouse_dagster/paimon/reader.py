@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from lakehouse_dagster.paimon.catalog import PaimonCatalog
+    from lakehouse_dagster.paimon.file_facts import FactStore, TableFacts
 
 # Neither paths that lead out of the warehouse, nor Paimon's `table$branch_b` and system tables.
 _TABLE_NAME = re.compile(r"^([^./$`\s][^./$`]*)\.([^./$`\s][^/$`]*)$")
@@ -188,6 +189,19 @@ class TableReader:
         entries = live_entries(self._files, self.name, self._path, document)
         fields = self._partition_fields(self._snapshots.parsed(document).schema_id)
         return files_by_partition(entries, fields, self._files.options)
+
+    def facts(self, store: FactStore) -> TableFacts:
+        """What decides which maintenance the table needs: files, snapshots, tags, readers.
+
+        Args:
+            store: remembers the sums over files, so that only new snapshots' manifests are read.
+
+        Raises:
+            TableNotFoundError: there is no such table.
+        """
+        from lakehouse_dagster.paimon.facts_reader import FactsReader
+
+        return FactsReader(self._files, self.name, self._path, store).read()
 
     def oldest_snapshot_id(self) -> int | None:
         """The id of the oldest snapshot that still exists; ``None`` when there is none."""
