@@ -31,6 +31,9 @@ from lakehouse_dagster.streaming.supervise import (
 from lakehouse_dagster.streaming.table_checks import foreign_evaluation
 from lakehouse_dagster.system_db import JobRecord
 
+EVENTS_LOOKED_AT = 100
+"""Among so many events of a partitioned table its own latest one is looked for."""
+
 
 class Work(dg.Config):
     """One job and what to do to it."""
@@ -151,6 +154,7 @@ def progress_sensor(
     """The sensor that moves the assets forward as Flink commits snapshots."""
 
     reporter = PartitionReporter(runtime, graph, policy)
+    order = {spec.key: number for number, spec in enumerate(graph.tables.values())}
 
     @dg.sensor(
         name=f"{dagster_name(runtime.lakehouse)}_progress",
@@ -189,9 +193,9 @@ def progress_sensor(
                 {t: found.users or () for t, found in foreign.items()},
             ).stored(),
             asset_events=[
-                *events,
+                # Upstream first, and of a table its partitions first: what it shows is the last.
+                *sorted([*of_partitions.events, *events], key=lambda e: order[e.asset_key]),
                 *(foreign_evaluation(graph.key(t), found) for t, found in foreign.items()),
-                *of_partitions.events,
                 *of_partitions.checks,
             ],
         )
@@ -231,9 +235,22 @@ def _reported(
     for record in instance.get_asset_records(keys) if keys else ():
         entry = record.asset_entry.last_materialization
         latest = entry.asset_materialization if entry is not None else None
+        if latest is not None and latest.partition is not None:
+            latest = _of_whole_table(instance, latest.asset_key)
         if latest is not None:
             versions[latest.asset_key] = (latest.tags or {}).get(DATA_VERSION)
     return versions
+
+
+def _of_whole_table(
+    instance: dg.DagsterInstance, key: dg.AssetKey
+) -> dg.AssetMaterialization | None:
+    """The latest event that is not of one partition, if it is among the latest at all."""
+    for record in instance.fetch_materializations(key, limit=EVENTS_LOOKED_AT).records:
+        event = record.asset_materialization
+        if event is not None and event.partition is None:
+            return event
+    return None
 
 
 def _request(

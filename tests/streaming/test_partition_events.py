@@ -90,24 +90,27 @@ def overview() -> Iterator[Overview]:
 def test_a_closed_day_gets_one_event_with_its_own_version(
     tmp_path: Path, overview: Overview
 ) -> None:
-    # Paimon's own clock is that of the machine: the windows are around it.
-    today = datetime.now(timezone.utc)
-    yesterday, before = ((today - timedelta(days=n)).strftime("%Y%m%d") for n in (1, 2))
+    now = datetime.now(timezone.utc)  # as the machine that writes the table has it
+    before, yesterday, tomorrow = (
+        (now + timedelta(days=n)).strftime("%Y%m%d") for n in (-2, -1, 1)
+    )
     lake = Partitioned(tmp_path, overview, ods_a=DAY)
-    lake.now = today
+    lake.now = now
     writer = lake.write("ods.a", yesterday, before)
     lake.append(writer, yesterday)
-    lake.append(writer, today.strftime("%Y%m%d"))
-    assert lake.progress() == [("ods/a", None, "3")]
-    assert lake.progress(after=timedelta(minutes=31)) == [
-        ("ods/a", before, "1"),
-        ("ods/a", yesterday, "2"),
+    lake.append(writer, tomorrow)
+    assert lake.progress()[-1] == ("ods/a", None, "3")
+    lake.progress(after=timedelta(minutes=31))
+    told = lake.materializations("ods/a")
+    assert [(e.partition, (e.tags or {})["dagster/data_version"]) for e in told] == [
+        (None, "3"),
+        (before, "1"),
+        (yesterday, "2"),
     ]
-    assert lake.said == "0 of 2 tables moved, 2 partitions told of."
     assert lake.progress(after=timedelta(hours=1)) == []
+    assert lake.said == "0 of 2 tables moved."
     assert lake.materialized("ods/a") == {before, yesterday}
-    two_days_on = lake.progress(after=timedelta(days=2))
-    assert two_days_on == [("ods/a", today.strftime("%Y%m%d"), "3")]
+    assert lake.progress(after=timedelta(days=3)) == [("ods/a", tomorrow, "3")]
 
 
 def test_dynamic_partitions_are_there_before_their_events(
@@ -135,11 +138,11 @@ def test_a_tick_tells_of_a_bounded_number_and_the_next_goes_on(
     lake.write("dwd.b", "1")
     first = lake.progress()
     assert first == [
-        ("ods/a", None, "1"),
-        ("dwd/b", None, "1"),
         ("ods/a", "1", "1"),
         ("ods/a", "2", "1"),
+        ("ods/a", None, "1"),
         ("dwd/b", "1", "1"),
+        ("dwd/b", None, "1"),
     ]
     assert lake.said == "2 of 2 tables moved, 3 partitions told of, 2 more wait."
     assert lake.progress(after=timedelta(seconds=10)) == [("ods/a", "3", "1"), ("ods/a", "4", "1")]
@@ -156,7 +159,21 @@ def test_a_repeat_after_a_lost_cursor_is_left_out_of_partitions_too(
     assert lake.progress() == []
     lake.append(writer, "2")
     lake.cursors.clear()
-    assert lake.progress(after=timedelta(hours=1)) == [("ods/a", None, "2"), ("ods/a", "2", "2")]
+    assert lake.progress(after=timedelta(hours=1)) == [("ods/a", "2", "2"), ("ods/a", None, "2")]
+
+
+def test_an_event_of_a_partition_is_not_taken_for_one_of_the_table(
+    tmp_path: Path, overview: Overview
+) -> None:
+    policy = {"progress_interval": "1d"}
+    lake = Partitioned(tmp_path, overview, ods_a=DYNAMIC, policy=policy)
+    midnight = (datetime.now(timezone.utc) + timedelta(days=2)).replace(hour=0)
+    lake.now = midnight
+    writer = lake.write("ods.a", "1")
+    assert lake.progress() == [("ods/a", "1", "1"), ("ods/a", None, "1")]
+    lake.append(writer, "2")
+    assert lake.progress(after=timedelta(hours=12)) == [("ods/a", "2", "2")]
+    assert lake.progress(after=timedelta(hours=12)) == [("ods/a", None, "2")]
 
 
 def test_a_partition_of_two_dimensions_counts(tmp_path: Path, overview: Overview) -> None:
@@ -174,7 +191,7 @@ def test_a_partition_of_two_dimensions_counts(tmp_path: Path, overview: Overview
     writer.append([{"id": 1, "v": "x", "dt": "20260102", "region": "eu"}])
     lake.now = datetime.now(timezone.utc) + timedelta(hours=1)
     told = lake.progress()
-    assert told[1:] == [("ods/a", "20260102|eu", "1")]
+    assert told == [("ods/a", "20260102|eu", "1"), ("ods/a", None, "1")]
     assert lake.instance.get_dynamic_partitions("ods/a/region") == ["eu"]
     key = dg.MultiPartitionKey({"dt": "20260102", "region": "eu"})
     assert lake.materialized("ods/a") == {key}
