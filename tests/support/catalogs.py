@@ -63,8 +63,9 @@ def catalog_cluster(folder: Path, engine: str) -> Iterator[CatalogCluster]:
     jars = {f"0-{postgres.name}": postgres, s3.name: s3, "hive-client.jar": client_jar(engine)}
     for name, jar in jars.items():
         (folder / "lib" / name).symlink_to(jar)
-    quick = {"web.refresh-interval": "100ms"}
-    stack = LocalStack(folder, engine, slots=2, task_manager_memory_mib=1100, extra_config=quick)
+    # The S3 client of Paimon 1.3 is initialised in a thread that may have come from an earlier job.
+    config = {"web.refresh-interval": "100ms", "classloader.check-leaked-classloader": "false"}
+    stack = LocalStack(folder, engine, slots=2, task_manager_memory_mib=1100, extra_config=config)
     status = stack.up()
     try:
         yield CatalogCluster(engine, status.rest_url, status.sql_gateway_url)
