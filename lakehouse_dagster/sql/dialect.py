@@ -30,7 +30,6 @@ class Flink(Dialect):
 
     NORMALIZATION_STRATEGY = NormalizationStrategy.CASE_SENSITIVE
     NORMALIZE_FUNCTIONS = False
-    INDEX_OFFSET = 1
 
     Tokenizer = FlinkTokenizer
     Parser = FlinkParser

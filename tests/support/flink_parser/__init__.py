@@ -44,6 +44,7 @@ class FlinkSqlParser:
     """The parser of one engine; a context manager that ends its process."""
 
     def __init__(self, engine: str, folder: Path) -> None:
+        self.engine = engine
         installed = prefetch(engine)
         java = Path(installed.java.executable)
         if not _compiles(java):
