@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
@@ -227,9 +226,10 @@ class Walk:
             given = set(made_from)
             fields = {name: bits for name, bits in fields.items() if bits in given}
         result = Relation(names, made_from, NOTHING, beyond, fields)
-        for clause in ("having", "qualify"):
-            if args.get(clause) is not None:
-                scope.filter_by(self.value(args[clause].this, scope))
+        if args.get("having") is not None:
+            scope.filter_by(self.value(args["having"].this, scope))
+        if args.get("qualify") is not None:
+            scope.filter_by(self._value_with_aliases(args["qualify"].this, scope, result))
         if args.get("order") is not None and _is_limited(node):
             scope.filter_by(self._order_keys(args["order"], scope, result))
         result.filters = scope.filters
@@ -402,10 +402,14 @@ def _unused(star: Sequence[str], used: Sequence[str]) -> Sequence[str]:
     if len(taken.union(star)) == len(taken) + len(star):
         return star
     added = []
+    numbers: dict[str, int] = {}
     for name in star:
-        attempts = itertools.chain([name], (f"{name}{number}" for number in itertools.count()))
-        added.append(next(attempt for attempt in attempts if attempt not in taken))
-        taken.add(added[-1])
+        unused = name
+        while unused in taken:
+            unused = f"{name}{numbers.get(name, 0)}"
+            numbers[name] = numbers.get(name, 0) + 1
+        taken.add(unused)
+        added.append(unused)
     return added
 
 
