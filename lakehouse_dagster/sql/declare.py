@@ -28,9 +28,10 @@ from lakehouse_dagster.sql.model import (
 )
 from lakehouse_dagster.sql.parsing import UnreadableStatementError
 from lakehouse_dagster.sql.report import Report
-from lakehouse_dagster.sql.session import Session, UnknownRelation
+from lakehouse_dagster.sql.session import LAKE_DATABASE, Session, UnknownRelation
 from lakehouse_dagster.sql.sources import catalog_kind, connector_of, mask_secrets, source_key
 from lakehouse_dagster.sql.tables import TableBody
+from lakehouse_dagster.sql.unit import CatalogDefinition
 from lakehouse_dagster.sql.variables import Filled, placeholder_in
 
 _CREATE_WORDS = ("CREATE", "OR", "REPLACE", "TEMPORARY", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
@@ -74,10 +75,12 @@ class DeclarationReader:
         """
         tree = self._create(statement)
         name = tables.created_table(tree).name
-        kind = catalog_kind(tables.options_of(tree))
+        options = tables.options_of(tree)
+        kind = catalog_kind(options)
         if name == self._session.lake:
             return False
-        self._session.catalogs[name] = kind
+        database = options.get("default-database", LAKE_DATABASE)
+        self._session.catalogs[name] = CatalogDefinition(name, kind, database)
         self._session.brings_functions = True
         if kind == "paimon" and name not in self._session.other_catalogs:
             self._report(
@@ -176,7 +179,8 @@ class DeclarationReader:
 
     def declare_unreadable(self, statement: Statement) -> None:
         """Remember a table or view that exists, of which nothing but the name is known."""
-        parts = parsing.written_name_after(self._fill(statement).text, *_CREATE_WORDS)
+        text = self._fill(statement).text
+        parts = parsing.written_name_after(text, *_CREATE_WORDS)
         name = self._session.resolve(parts) if parts else None
         if name is None or placeholder_in(str(name)) is not None:
             return
@@ -188,13 +192,15 @@ class DeclarationReader:
             unknown = ViewDefinition(name, temporary, (), (), False, statement.location)
             self._remember_view(unknown)
         elif temporary:
-            self._session.temporary[name] = UnknownRelation(name)
+            self._session.temporary[name] = UnknownRelation.unreadable(name)
+        elif parsing.written_option(text, "connector") not in (None, "paimon"):
+            self._session.lasting[name] = UnknownRelation.unreadable(name)
         elif name.catalog == self._session.lake:
             self._declare(
                 TableDefinition(name, (), (), (), {}, None, statement.location, columns_known=False)
             )
         elif self._session.outside_key(name) is None:
-            self._session.lasting[name] = UnknownRelation(name)
+            self._session.lasting[name] = UnknownRelation.unreadable(name)
 
     # tables
 
@@ -245,7 +251,9 @@ class DeclarationReader:
         relations = self._session.temporary if temporary else self._session.lasting
         outside = None if temporary or connector else self._session.outside_key(name)
         if not connector and outside is None and (body.like or not body.columns_known):
-            relations[name] = UnknownRelation(name)
+            relations[name] = UnknownRelation(
+                name, f"no statement of the script declares the catalog of {name}"
+            )
             return
         kind = self._session.catalog_kind(name.catalog) or "unknown"
         source = SourceDefinition(
@@ -381,7 +389,7 @@ class DeclarationReader:
             elif isinstance(known, SourceDefinition):
                 relations[new] = replace(known, name=new)
             elif known is not None:
-                relations[new] = UnknownRelation(new)
+                relations[new] = UnknownRelation(new, f"nothing is known of {old}, which it was")
         self._session.bodies[new] = body
 
     def _alter_view(self, statement: Statement, name: TableName, action: nodes.AlterAction) -> None:

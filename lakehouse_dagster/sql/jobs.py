@@ -224,7 +224,7 @@ class JobReader:
         if isinstance(relation, ViewDefinition):
             return None, None, (f"{name} is a view",)
         if isinstance(relation, UnknownRelation):
-            return None, None, (f"the CREATE statement of {name} is not readable",)
+            return None, None, (relation.reason,)
         if name.catalog == self._session.lake:
             if base_table(name) != name:
                 return None, None, (f"{name} is a branch or a system table",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError
 
+from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect import Flink
 from lakehouse_dagster.sql.model import Location, Statement, TableName
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
@@ -81,11 +82,30 @@ def tables_read(query: exp.Expr) -> tuple[exp.Table, ...]:
             for named in clause.expressions:
                 following.append((named.this, hidden))
                 hidden = hidden | {named.alias}
+        if isinstance(node, nodes.TableFunction):
+            found.extend(_tables_searched(node))
         if isinstance(node, exp.Table) and not (len(node.parts) == 1 and node.name in hidden):
             found.append(node)
         following.extend((c, hidden) for c in node.iter_expressions() if c is not clause)
         waiting.extend(reversed(following))
     return tuple(found)
+
+
+def may_be_alias(table: exp.Table) -> bool:
+    """Whether a function's TABLE argument has the name of another relation of the same FROM."""
+    query = table.find_ancestor(exp.Select)
+    if not isinstance(table.parent, nodes.TableArgument) or len(table.parts) > 1 or query is None:
+        return False
+    beside = [query.args.get("from_"), *(query.args.get("joins") or ())]
+    return any(clause is not None and clause.this.alias == table.name for clause in beside)
+
+
+def _tables_searched(function: nodes.TableFunction) -> list[exp.Table]:
+    """The table that one of Confluent's search functions takes by its mere name."""
+    first = function.expressions[0] if function.expressions else None
+    if not function.name.upper().endswith("_SEARCH_AGG") or not isinstance(first, exp.Column):
+        return []
+    return [exp.Table(this=first.this, db=first.args.get("table"), catalog=first.args.get("db"))]
 
 
 def query_of(insert: exp.Insert) -> exp.Expr:
@@ -134,6 +154,16 @@ def written_name_after(text: str, *words: str) -> tuple[str, ...] | None:
         if position + 1 >= len(tokens) or tokens[position + 1].text != ".":
             return tuple(parts)
         position += 2
+    return None
+
+
+def written_option(text: str, key: str) -> str | None:
+    """Return the value of an option such as ``'connector' = 'kafka'``, without parsing the text."""
+    tokens = [token for token in scan(text) if not token.is_trivia]
+    for name, sign, value in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        is_option = (name.text, sign.text, value.kind) == (f"'{key}'", "=", TokenKind.STRING)
+        if is_option:
+            return value.text[1:-1]
     return None
 
 

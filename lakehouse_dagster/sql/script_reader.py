@@ -35,7 +35,6 @@ from lakehouse_dagster.sql.sources import is_sink_only
 from lakehouse_dagster.sql.start import begins_in_flinks_catalog, start_in_flinks_catalog
 from lakehouse_dagster.sql.statements import is_closed_set, members, without_members
 from lakehouse_dagster.sql.unit import (
-    CatalogDefinition,
     Declarations,
     Externals,
     Reading,
@@ -80,7 +79,6 @@ class ScriptReader:
         *,
         lake: str = "lake",
         context: ReadingContext | None = None,
-        stem: str | None = None,
     ) -> None:
         self._unit = Unit((SourceText(path, text),))
         self._context = context or ReadingContext(catalog=lake)
@@ -162,12 +160,11 @@ class _UnitReader:
             for name, relation in self._session.lasting.items()
             if name.catalog != FLINK_CATALOG
         ]
-        catalogs = self._session.catalogs.items()
         return Externals(
             tables=tuple(r for r in lasting if isinstance(r, TableDefinition)),
             sources=tuple(r for r in lasting if isinstance(r, SourceDefinition)),
             views=tuple(r for r in lasting if isinstance(r, ViewDefinition)),
-            catalogs=tuple(CatalogDefinition(name, kind) for name, kind in catalogs),
+            catalogs=tuple(self._session.catalogs.values()),
             functions=tuple(sorted(self._session.functions)),
         )
 

@@ -16,10 +16,10 @@ from lakehouse_dagster.sql.model import (
     ViewDefinition,
     unique,
 )
-from lakehouse_dagster.sql.parsing import name_parts, qualify, tables_read
+from lakehouse_dagster.sql.parsing import may_be_alias, name_parts, qualify, tables_read
 from lakehouse_dagster.sql.sources import catalog_key
 from lakehouse_dagster.sql.tables import TableBody
-from lakehouse_dagster.sql.unit import Asked, Externals
+from lakehouse_dagster.sql.unit import Asked, CatalogDefinition, Externals
 from lakehouse_dagster.sql.variables import placeholder_in
 
 LAKE_DATABASE = "default"
@@ -31,9 +31,15 @@ FLINK_DATABASE = "default_database"
 
 @dataclass(frozen=True)
 class UnknownRelation:
-    """A table or view whose CREATE cannot be read: nobody knows what stands behind it."""
+    """A table or view of which nobody knows what stands behind it; ``reason`` says why."""
 
     name: TableName
+    reason: str
+
+    @staticmethod
+    def unreadable(name: TableName) -> UnknownRelation:
+        """One whose CREATE cannot be read."""
+        return UnknownRelation(name, f"the CREATE statement of {name} is not readable")
 
 
 Relation = TableDefinition | SourceDefinition | ViewDefinition | UnknownRelation
@@ -57,7 +63,7 @@ class Elsewhere:
         declared = (*externals.tables, *externals.sources, *externals.views)
         for relation in declared:
             self._relations.setdefault(relation.name, relation)
-        self._catalogs = {catalog.name: catalog.kind for catalog in externals.catalogs}
+        self._catalogs = {catalog.name: catalog for catalog in externals.catalogs}
         self._functions = {name.lower() for name in externals.functions}
         self._asked_relations: dict[TableName, None] = {}
         self._asked_catalogs: dict[str, None] = {}
@@ -68,8 +74,8 @@ class Elsewhere:
         self._asked_relations[name] = None
         return self._relations.get(name)
 
-    def catalog(self, name: str) -> str | None:
-        """The kind of a catalog that another unit creates."""
+    def catalog(self, name: str) -> CatalogDefinition | None:
+        """A catalog that another unit creates."""
         self._asked_catalogs[name] = None
         return self._catalogs.get(name)
 
@@ -100,8 +106,10 @@ class Session:
     lasting: dict[TableName, Relation] = field(default_factory=dict)
     bodies: dict[TableName, TableBody] = field(default_factory=dict, repr=False)
     """What the session's own CREATE TABLEs say, unmasked and with variables filled in."""
-    catalogs: dict[str, str] = field(default_factory=dict)
-    """Catalogs that the session creates besides the lake's: kind by name."""
+    chosen: bool = False
+    """Whether the session has said where it is: it begins in the lake's catalog."""
+    catalogs: dict[str, CatalogDefinition] = field(default_factory=dict)
+    """Catalogs that the session creates besides the lake's, by name."""
     functions: set[str] = field(default_factory=set)
     """Functions that the session creates, in lower case."""
     brings_functions: bool = False
@@ -126,13 +134,18 @@ class Session:
     def use_catalog(self, catalog: str) -> None:
         """Make a catalog current, and its first database with it."""
         self.catalog = catalog
-        self.database = FLINK_DATABASE if catalog == FLINK_CATALOG else LAKE_DATABASE
+        self.chosen = True
+        known = None if catalog == self.lake else self._catalog(catalog)
+        self.database = LAKE_DATABASE if known is None else known.database
+        if catalog == FLINK_CATALOG:
+            self.database = FLINK_DATABASE
 
     def use_database(self, parts: tuple[str, ...]) -> None:
         """Make a database current, and its catalog where the name has two parts."""
         if len(parts) > 1:
             self.catalog = parts[-2]
         self.database = parts[-1]
+        self.chosen = True
 
     def resolve(self, parts: tuple[str, ...]) -> TableName:
         """Complete a written name."""
@@ -143,7 +156,23 @@ class Session:
         relation = self.temporary.get(name) or self.lasting.get(name)
         if relation is None and name.catalog != FLINK_CATALOG:
             relation = self.elsewhere.relation(name)
-        return relation
+        return relation or self._mistaken(name)
+
+    def _mistaken(self, name: TableName) -> UnknownRelation | None:
+        """A table of the lake that nobody declares, where Flink's own catalog has one so named.
+
+        A script that was written for a session that begins in Flink's own catalog means that one.
+        """
+        own = TableName(FLINK_CATALOG, FLINK_DATABASE, name.table)
+        is_first = (name.catalog, name.database) == (self.lake, LAKE_DATABASE)
+        if self.chosen or not is_first or not (own in self.temporary or own in self.lasting):
+            return None
+        return UnknownRelation(
+            name, f"{own} is declared, but the session begins in the catalog {self.lake}"
+        )
+
+    def _catalog(self, name: str) -> CatalogDefinition | None:
+        return self.catalogs.get(name) or self.elsewhere.catalog(name)
 
     def body_of(self, name: TableName) -> TableBody | None:
         """What is known of a table, for a table that is LIKE it or for ALTER; None if nothing."""
@@ -168,7 +197,8 @@ class Session:
         """The kind of a catalog other than the lake's; None if nobody creates it."""
         if name in (FLINK_CATALOG, self.lake):
             return None
-        return self.catalogs.get(name) or self.elsewhere.catalog(name)
+        known = self._catalog(name)
+        return None if known is None else known.kind
 
     def outside_key(self, name: TableName) -> tuple[str, ...] | None:
         """Key of a table of another catalog; None if that catalog is not known."""
@@ -180,7 +210,11 @@ class Session:
 
     def reads_of(self, query: exp.Expr) -> Reads:
         """Tell what a query reads, views expanded."""
-        found = [self.reads_of_name(name_parts(table)) for table in tables_read(query)]
+        found = [
+            self.reads_of_name(name_parts(table))
+            for table in tables_read(query)
+            if not (may_be_alias(table) and self.find(self.resolve(name_parts(table))) is None)
+        ]
         return Reads(
             tables=unique(t for reads in found for t in reads.tables),
             sources=unique(s for reads in found for s in reads.sources),
@@ -200,7 +234,7 @@ class Session:
             unknown = () if relation.dependencies_known else (f"the view {name} is not readable",)
             return Reads(relation.reads, relation.sources, unknown)
         if isinstance(relation, UnknownRelation):
-            return Reads(unknown=(f"the CREATE statement of {name} is not readable",))
+            return Reads(unknown=(relation.reason,))
         if name.catalog == self.lake:
             return Reads(tables=(base_table(name),))
         key = self.outside_key(name)

@@ -75,10 +75,16 @@ class ReadingContext:
 
 @dataclass(frozen=True)
 class CatalogDefinition:
-    """A catalog by name; ``kind`` is its type, or the system that a JDBC catalog shows."""
+    """A catalog by name.
+
+    Args:
+        kind: Its type, or the system that a JDBC catalog shows.
+        database: The database that is current when the catalog becomes so.
+    """
 
     name: str
     kind: str
+    database: str = "default"
 
 
 @dataclass(frozen=True)
