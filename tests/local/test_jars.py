@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_a_jar_comes_from_the_mirror_and_is_kept(repository: MavenRepository, ca
     assert is_whole(jar, cache / "jars")
     # Only the jar: no POMs, whose parents may not be had.
     assert [name for name in repository.requests if not name.endswith(".jar")] == []
+
+
+def test_a_jar_of_a_classifier_is_another_file(repository: MavenRepository, cache: Path) -> None:
+    tests = replace(repository.add("connector", CONTENT), classifier="tests")
+    repository.files[repository.path(tests)] = CONTENT
+    assert _fetch(tests, cache) == cache / "jars" / "connector-1.0-tests.jar"
+    assert repository.requests == ["/org/example/connector/1.0/connector-1.0-tests.jar"]
 
 
 def test_a_damaged_jar_is_found_and_fetched_again(repository: MavenRepository, cache: Path) -> None:
