@@ -21,6 +21,8 @@ class ActionKind(str, Enum):
     EXPIRE_SNAPSHOTS = "snapshot expiry"
     EXPIRE_CHANGELOGS = "changelog expiry"
     COMPACT_MANIFESTS = "manifest compaction"
+    FIND_ORPHANS = "orphan search"
+    """A dry run: what a removal would take, before anything is taken."""
     REMOVE_ORPHANS = "orphan removal"
 
 
@@ -32,7 +34,8 @@ class Action:
         partitions: those concerned; None for the whole table.
         names: tags concerned.
         keep: the least number of newest snapshots or changelogs that stay.
-        older_than: nothing younger is touched.
+        older_than: nothing younger is touched; times bound what expires, as numbers of snapshots
+            move on with every commit.
         reason: why it is due, in one sentence with the figures.
         figures: the figures behind it, by name, as shown.
         rewrite_bytes: what it is expected to rewrite; 0 where it only deletes.
@@ -53,15 +56,16 @@ class Action:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who still needs snapshots from one on: a consumer, a tag, a branch, one of our jobs.
+    """Who still needs snapshots from one on: a consumer, or one of our jobs.
 
-    ``snapshot_id`` is the first that it needs; None where that is not known, and then nothing
-    may expire.
+    ``snapshot_id`` is the first that it needs, and ``committed_at`` when that was committed. Where
+    either is None it is not known, or the snapshot is gone already, and then nothing may expire.
     """
 
     kind: str
     name: str
     snapshot_id: int | None
+    committed_at: datetime | None = None
 
     def __str__(self) -> str:
         at = "an unknown snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
@@ -76,6 +80,11 @@ class Past:
     failed_at: datetime | None = None
     failures: int = 0
     """In a row, since the last success."""
+    found_files: int = 0
+    """By the last search for orphans."""
+    found_bytes: int = 0
+    older_than: datetime | None = None
+    """The bound of the last search for orphans."""
 
 
 @dataclass(frozen=True)

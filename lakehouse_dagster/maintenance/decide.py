@@ -16,6 +16,7 @@ from lakehouse_dagster.maintenance.actions import (
     Action,
     ActionKind,
     Decision,
+    Holder,
     Partition,
     Situation,
 )
@@ -46,6 +47,9 @@ _TARGET_FILE_SIZE = {TableKind.APPEND: 256 * 1024**2}
 _TARGET_FILE_SIZE_WITH_KEY = 128 * 1024**2
 _LONGEST_BACKOFF = timedelta(hours=6)
 _FIRST_BACKOFF = timedelta(minutes=5)
+_BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""What is needed is kept from so much earlier on: whoever committed it has a clock of its own."""
 
 
 def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: datetime) -> Decision:
@@ -165,7 +169,7 @@ class _Decider:
         if bucket.bucket == POSTPONED_BUCKETS:
             return f"{_place(bucket)} has {bucket.files} files that no reader sees yet"
         if self._keyed:
-            if bucket.level0_files > spec.level0_files:
+            if bucket.level0_files > max(spec.level0_files, self._compaction_trigger):
                 return f"{_place(bucket)} has {bucket.level0_files} unmerged files"
             return None
         if (
@@ -179,34 +183,42 @@ class _Decider:
 
     def _snapshots(self, spec: ExpireSpec) -> Iterator[Action]:
         facts = self.facts
-        newest, oldest = facts.snapshot_id or 0, facts.oldest_snapshot_id or 0
         if facts.snapshot_count <= spec.keep_at_least or facts.oldest_snapshot_at is None:
             return
         older_than = self.now - span(spec.keep_for)
         if facts.oldest_snapshot_at >= older_than:
             return
-        keep = spec.keep_at_least
-        holding = [h for h in self.situation.holders if _holds(h.snapshot_id, newest, keep)]
+        holding = [h for h in self.situation.holders if self._holds(h, older_than)]
         if holding:
-            unknown = next((h for h in holding if h.snapshot_id is None), None)
-            first = unknown or min(holding, key=lambda h: h.snapshot_id or 0)
-            needed = oldest if first.snapshot_id is None else max(first.snapshot_id, oldest)
-            keep = max(keep, newest - needed + 1)
-            self.held_back.append(
-                f"Snapshots from {needed} on are kept: {'; '.join(map(str, holding))}."
-            )
-        if newest - keep < oldest or not self._may_begin(ActionKind.EXPIRE_SNAPSHOTS, spec):
+            held_from = min(h.committed_at or facts.oldest_snapshot_at for h in holding)
+            older_than = held_from - _CLOCKS_DIFFER
+            self.held_back.append(f"Old snapshots are kept for {'; '.join(map(str, holding))}.")
+        if facts.oldest_snapshot_at >= older_than:
             return
+        if not self._may_begin(ActionKind.EXPIRE_SNAPSHOTS, spec):
+            return
+        age = in_words((self.now - facts.oldest_snapshot_at).total_seconds())
         yield Action(
             facts.table,
             ActionKind.EXPIRE_SNAPSHOTS,
-            f"{facts.snapshot_count} snapshots, the oldest "
-            f"{in_words((self.now - facts.oldest_snapshot_at).total_seconds())} old.",
-            keep=keep,
+            f"{facts.snapshot_count} snapshots, the oldest {age} old.",
+            keep=spec.keep_at_least,
             older_than=older_than,
-            figures={"snapshots": str(facts.snapshot_count), "keep": str(keep)},
-            benefit=float(facts.snapshot_count - keep),
+            figures={
+                "snapshots": str(facts.snapshot_count),
+                "keep at least": str(spec.keep_at_least),
+                "older than": f"{older_than:%Y-%m-%d %H:%M:%S} UTC",
+            },
+            benefit=float(facts.snapshot_count - spec.keep_at_least),
         )
+
+    def _holds(self, holder: Holder, older_than: datetime) -> bool:
+        """Whether something that it needs would go."""
+        if holder.snapshot_id is None:
+            return True
+        if holder.snapshot_id > (self.facts.snapshot_id or 0):
+            return False
+        return holder.committed_at is None or holder.committed_at <= older_than + _CLOCKS_DIFFER
 
     def _changelogs(self, spec: ExpireSpec) -> Iterator[Action]:
         facts = self.facts
@@ -308,18 +320,38 @@ class _Decider:
             )
 
     def _orphans(self, spec: OrphanSpec) -> Iterator[Action]:
-        done = self.situation.of(ActionKind.REMOVE_ORPHANS).done_at
-        if done is not None and self.now - done < span(spec.every):
+        """First a search; a day later, if it found no more than may go, the removal of these."""
+        search = self.situation.of(ActionKind.FIND_ORPHANS)
+        removed_at = self.situation.of(ActionKind.REMOVE_ORPHANS).done_at
+        if search.done_at is None or self.now - search.done_at >= span(spec.every):
+            if self._may_begin(ActionKind.FIND_ORPHANS, None):
+                yield Action(
+                    self.facts.table,
+                    ActionKind.FIND_ORPHANS,
+                    f"No search for orphans in the last {_in_days(spec.every)}.",
+                    older_than=self.now - span(spec.older_than),
+                )
             return
-        if not self._may_begin(ActionKind.REMOVE_ORPHANS, None):
+        if not search.found_files or (removed_at is not None and removed_at >= search.done_at):
             return
-        last = "never before" if done is None else f"last at {done:%Y-%m-%d %H:%M} UTC"
-        yield Action(
-            self.facts.table,
-            ActionKind.REMOVE_ORPHANS,
-            f"Files that no snapshot knows were looked for {last}.",
-            older_than=self.now - span(spec.older_than),
-        )
+        found = f"{search.found_files} files ({search.found_bytes} bytes) that no snapshot knows"
+        too_many = search.found_files > spec.most_files
+        if too_many or search.found_bytes > size_bytes(spec.most_size):
+            self.held_back.append(
+                f"{found} are more than may be removed without a person "
+                f"({spec.most_files} files, {spec.most_size} bytes)."
+            )
+            return
+        old_enough = self.now - search.done_at >= _BETWEEN_SEARCH_AND_REMOVAL
+        if old_enough and self._may_begin(ActionKind.REMOVE_ORPHANS, None):
+            yield Action(
+                self.facts.table,
+                ActionKind.REMOVE_ORPHANS,
+                f"{found}, found at {search.done_at:%Y-%m-%d %H:%M} UTC.",
+                older_than=search.older_than,
+                figures={"files": str(search.found_files), "bytes": str(search.found_bytes)},
+                benefit=float(search.found_files),
+            )
 
     # whether now
 
@@ -345,6 +377,12 @@ class _Decider:
         return self.facts.kind is not TableKind.APPEND
 
     @property
+    def _compaction_trigger(self) -> int:
+        """Below so many sorted runs a minor compaction does nothing."""
+        written = self.facts.options.get("num-sorted-run.compaction-trigger", "")
+        return int(written) if written.isdigit() else 5
+
+    @property
     def _target_file_bytes(self) -> int:
         written = self.facts.options.get("target-file-size")
         if written is not None:
@@ -362,11 +400,6 @@ def _worst_first(buckets: Iterable[BucketFacts]) -> list[Partition]:
 
 def _files_after(bucket: BucketFacts, target_file_bytes: int) -> int:
     return min(bucket.files, max(1, math.ceil(bucket.size_bytes / target_file_bytes)))
-
-
-def _holds(needed: int | None, newest: int, keep: int) -> bool:
-    """Whether somebody needs a snapshot that would go if the newest ``keep`` were kept."""
-    return needed is None or needed <= newest - keep
 
 
 def _backoff(failures: int) -> timedelta:

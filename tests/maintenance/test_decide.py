@@ -163,28 +163,33 @@ def test_snapshots_that_are_young_or_few_stay() -> None:
     assert decided(table(bucket(), **few)).actions == ()
 
 
+def holder(name: str, snapshot: int | None, hours_ago: float | None) -> Holder:
+    at = None if hours_ago is None else NOW - timedelta(hours=hours_ago)
+    return Holder("streaming job", name, snapshot, at)
+
+
 def test_nothing_expires_that_somebody_still_needs() -> None:
-    holders = (Holder("consumer", "audit", 60), Holder("streaming job", "dwd", 75))
-    found = decided(table(bucket(), **OLD), holders=holders)
-    assert only(found).keep == 41  # 60 to 100
+    found = decided(table(bucket(), **OLD), holders=(holder("a", 60, 40), holder("b", 75, 30)))
+    assert only(found).older_than == NOW - timedelta(hours=40, minutes=1)
     assert found.held_back == (
-        "Snapshots from 60 on are kept: consumer audit (needs snapshot 60); "
-        "streaming job dwd (needs snapshot 75).",
+        "Old snapshots are kept for streaming job a (needs snapshot 60); streaming job b (needs "
+        "snapshot 75).",
     )
 
 
-@pytest.mark.parametrize("needed", [41, 7, None])
+@pytest.mark.parametrize(("needed", "hours_ago"), [(41, 48), (7, None), (None, None)])
 def test_nothing_expires_at_all_for_a_reader_at_the_oldest_or_an_unknown_snapshot(
-    needed: int | None,
+    needed: int | None, hours_ago: float | None
 ) -> None:
-    found = decided(table(bucket(), **OLD), holders=(Holder("streaming job", "dwd", needed),))
+    found = decided(table(bucket(), **OLD), holders=(holder("dwd", needed, hours_ago),))
     assert found.actions == ()
     assert "streaming job dwd" in found.held_back[0]
 
 
-def test_a_reader_that_keeps_up_holds_nothing_back() -> None:
-    found = decided(table(bucket(), **OLD), holders=(Holder("consumer", "audit", 95),))
-    assert only(found).keep == 10
+@pytest.mark.parametrize(("needed", "hours_ago"), [(95, 2), (101, None)])
+def test_a_reader_that_keeps_up_holds_nothing_back(needed: int, hours_ago: float | None) -> None:
+    found = decided(table(bucket(), **OLD), holders=(holder("dwd", needed, hours_ago),))
+    assert only(found).older_than == NOW - timedelta(days=1)
     assert found.held_back == ()
 
 
@@ -206,12 +211,45 @@ def test_tags_under_a_branch_stay() -> None:
     assert found.held_back == ("Tags stay, as branches stand on them: fix.",)
 
 
-def test_orphans_are_looked_for_again_after_their_interval() -> None:
-    policy = TablePolicy(orphans=OrphanSpec(every="7d"))
-    assert only(decided(table(bucket()), policy)).kind is ActionKind.REMOVE_ORPHANS
-    for days, due in ((6, 0), (8, 1)):
-        past = {ActionKind.REMOVE_ORPHANS: Past(done_at=NOW - timedelta(days=days))}
-        assert len(decided(table(bucket()), policy, past=past).actions) == due
+ORPHANS = TablePolicy(orphans=OrphanSpec(every="7d", older_than="3d", most_files=100))
+
+
+def after_search(days: float, files: int, **removal: Any) -> Decision:
+    at = NOW - timedelta(days=days)
+    search = Past(done_at=at, found_files=files, found_bytes=9, older_than=at - timedelta(days=3))
+    past = {ActionKind.FIND_ORPHANS: search, ActionKind.REMOVE_ORPHANS: Past(**removal)}
+    return decided(table(bucket()), ORPHANS, past=past)
+
+
+def test_orphans_are_searched_for_before_anything_is_removed() -> None:
+    action = only(decided(table(bucket()), ORPHANS))
+    assert (action.kind, action.older_than) == (
+        ActionKind.FIND_ORPHANS,
+        NOW - timedelta(days=3),
+    )
+
+
+def test_what_a_search_found_goes_a_day_later_and_nothing_else() -> None:
+    assert after_search(0.9, 5).actions == ()
+    action = only(after_search(1.1, 5))
+    assert action.kind is ActionKind.REMOVE_ORPHANS
+    assert action.older_than == NOW - timedelta(days=4.1)
+    assert after_search(1.1, 0).actions == ()
+    assert after_search(2, 5, done_at=NOW - timedelta(days=0.5)).actions == ()
+
+
+def test_more_orphans_than_the_bound_wait_for_a_person() -> None:
+    found = after_search(2, 101)
+    assert found.actions == ()
+    assert (
+        "101 files (9 bytes) that no snapshot knows are more than may be removed"
+        in (found.held_back[0])
+    )
+
+
+def test_a_search_is_repeated_after_its_interval() -> None:
+    assert after_search(6.9, 0).actions == ()
+    assert only(after_search(7.1, 5)).kind is ActionKind.FIND_ORPHANS
 
 
 def test_many_manifests_are_merged() -> None:
@@ -234,5 +272,5 @@ def test_what_is_due_at_once_comes_in_the_order_of_its_use() -> None:
         ActionKind.COMPACT_FULL,
         ActionKind.EXPIRE_SNAPSHOTS,
         ActionKind.COMPACT_MANIFESTS,
-        ActionKind.REMOVE_ORPHANS,
+        ActionKind.FIND_ORPHANS,
     ]
