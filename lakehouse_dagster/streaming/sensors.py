@@ -1,6 +1,6 @@
 """The sensors that watch the cluster and the tables, and the runs that they ask for; thin."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -33,6 +33,8 @@ from lakehouse_dagster.system_db import JobRecord
 
 EVENTS_LOOKED_AT = 100
 """Among so many events of a partitioned table its own latest one is looked for."""
+PROBLEMS_TOLD = 5
+"""The progress sensor says of so many tables why they cannot be read."""
 
 
 class Work(dg.Config):
@@ -182,8 +184,7 @@ def progress_sensor(
             said += f", {len(of_partitions.events)} partitions told of"
         if of_partitions.left_over:
             said += f", {of_partitions.left_over} more wait"
-        for table, problem in sorted({**of_partitions.problems, **news.problems}.items()):
-            said += f"; {table}: {problem}"
+        said += _in_words({**of_partitions.problems, **news.problems})
         return dg.SensorResult(
             skip_reason=said + ".",
             cursor=advance(
@@ -201,6 +202,14 @@ def progress_sensor(
         )
 
     return report_progress
+
+
+def _in_words(problems: Mapping[str, str]) -> str:
+    """What is wrong with the tables: all of a few, the first of many (a catalog that is down)."""
+    named = sorted(problems.items())
+    told = "".join(f"; {table}: {problem}" for table, problem in named[:PROBLEMS_TOLD])
+    more = len(named) - PROBLEMS_TOLD
+    return told if more <= 0 else f"{told}; and {more} more tables cannot be read"
 
 
 def _foreign_news(

@@ -6,16 +6,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
-from lakehouse_dagster import Lakehouse, PaimonCatalog, ProgressPolicy
+from lakehouse_dagster import Lakehouse, PaimonCatalog, ProgressPolicy, TableSettings
 from lakehouse_dagster.errors import CatalogUnreachableError
 from lakehouse_dagster.local.ports import HOST, free_ports
 from lakehouse_dagster.streaming import commits
 from lakehouse_dagster.streaming.discovery import discover
+from lakehouse_dagster.streaming.partitions import TablePartitions
 from lakehouse_dagster.streaming.progress import ProgressCursor, moved
 from lakehouse_dagster.streaming.status import table_statuses
 from tests.streaming.making import job, load, source, table
@@ -130,6 +133,28 @@ def test_definitions_load_and_tables_have_a_status_while_the_catalog_is_down(
     assert status.snapshot is None
     assert status.problem is not None
     assert status.problem.startswith("Could not ")
+
+
+def test_the_progress_sensor_says_so_of_the_first_tables_and_keeps_its_cursor(
+    dead: PaimonCatalog, tmp_path: Path
+) -> None:
+    by_day = TablePartitions.read(
+        {"column": "v", "every": "day", "format": "%Y%m%d", "start": "20260101"}
+    )
+    scripts = {f"t{number}": table(f"ods.t{number}") for number in range(1, 9)}
+    scripts["t0"] = "CREATE TABLE ods.t0 (id BIGINT, v STRING) PARTITIONED BY (v);"
+    loaded = load(tmp_path, scripts, tables={"ods.t0": TableSettings(partitions=by_day)})
+    lake = replace(loaded.lakehouse, catalog=dead).load("sql", base_folder=tmp_path)
+    repository = lake.definitions().get_repository_def()
+    context = dg.build_sensor_context(
+        dg.DagsterInstance.ephemeral(), cursor=None, repository_def=repository
+    )
+    result = repository.get_sensor_def("lake_progress").evaluate_tick(context)
+    assert result.asset_events == []
+    said = result.skip_message or ""
+    assert said.startswith("0 of 9 tables moved; ods.t0: Could not ")
+    assert said.endswith("; and 4 more tables cannot be read.")
+    assert SECRET not in said
 
 
 def test_no_old_restore_point_is_chosen_while_the_commits_cannot_be_asked_for(
