@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
+from lakehouse_dagster.sql.lineage_clauses import is_clause_word, names_in
 from lakehouse_dagster.sql.lineage_scope import NOTHING, UNKNOWN, Relation, Scope
 from lakehouse_dagster.sql.lineage_tables import function_relation, pattern_relation
 
@@ -60,6 +61,7 @@ class Walk:
             exp.Intersect: self._subquery,
             exp.Except: self._subquery,
             exp.Anonymous: self._function,
+            nodes.FunctionWithClauses: self._function_with_clauses,
             **dict.fromkeys(_WITHOUT_ORIGINS, lambda *_: NOTHING),
         }
 
@@ -108,6 +110,16 @@ class Walk:
         if str(node.this).upper() in _OF_NO_COLUMN:
             return NOTHING
         return self.values(node.expressions, scope)
+
+    def _function_with_clauses(self, node: exp.Expr, scope: Scope) -> int:
+        arguments = [a for a in node.expressions if not _is_clause_word(a)]
+        made_from = self.values(arguments, scope)
+        for name in names_in(node.args.get("clauses") or ""):
+            found = scope.column(name)
+            # Where any name may be a column, a word that is not known here may be none.
+            made_from |= UNKNOWN if found is None or scope.open else NOTHING
+            made_from |= found or NOTHING
+        return made_from
 
     def _window(self, node: exp.Expr, scope: Scope) -> int:
         return self.value(node.this, scope) or self._window_keys(node, scope)
@@ -411,6 +423,13 @@ def _unused(star: Sequence[str], used: Sequence[str]) -> Sequence[str]:
         taken.add(unused)
         added.append(unused)
     return added
+
+
+def _is_clause_word(node: exp.Expr) -> bool:
+    """Whether it is the KEY before a function's first clause, which looks like a column."""
+    if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+        return False
+    return not node.this.args.get("quoted") and is_clause_word(node.name)
 
 
 def _is_clock(node: exp.Expr) -> bool:

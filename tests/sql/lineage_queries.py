@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[str]], str]
 
-NUMBER, TEXT, TIME = "number", "text", "time"
+NUMBER, TEXT, TIME, CONSTANT = "number", "text", "time", "constant"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class QueryMaker:
     # expressions
 
     def number(self, part: Part) -> str:
-        numbers = part.of(NUMBER) or [f"CHAR_LENGTH({part.of(TEXT)[0]})"]
+        texts = part.of(TEXT) or ["'fixed'"]
+        numbers = part.of(NUMBER) or [f"CHAR_LENGTH({texts[0]})"]
         one, other = self.pick(*numbers), self.pick(*numbers)
         otherwise = other if other != one else "0"
         return self.pick(
@@ -105,14 +106,18 @@ class QueryMaker:
     def text(self, part: Part) -> str:
         texts = part.of(TEXT)
         one = self.pick(*texts) if texts else f"CAST({self.number(part)} AS STRING)"
-        return self.pick(one, one, f"UPPER({one})", f"{one} || 'x'", "'fixed'")
+        return self.pick(one, one, f"UPPER({one})", f"{one} || 'x'")
 
     def value(self, part: Part) -> tuple[str, str]:
-        kind = self.pick(NUMBER, NUMBER, TEXT)
+        kind = self.pick(NUMBER, NUMBER, NUMBER, TEXT, TEXT, CONSTANT)
+        if kind == CONSTANT:
+            return "'fixed'", CONSTANT
         return (self.number(part), NUMBER) if kind == NUMBER else (self.text(part), TEXT)
 
     def condition(self, part: Part) -> str:
         numbers, texts = part.of(NUMBER), part.of(TEXT)
+        if not numbers and not texts:
+            return "RAND() > 1"
         text = self.pick(*texts) if texts else f"CAST({numbers[0]} AS STRING)"
         one = self.pick(*numbers) if numbers else f"CHAR_LENGTH({text})"
         others = [number for number in numbers if number != one] or ["8"]

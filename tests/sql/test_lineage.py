@@ -54,6 +54,18 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
         },
         "",
     ),
+    "functions with clauses": (
+        "SELECT SUBSTRING(name FROM 2 FOR uid) AS a, JSON_OBJECT(KEY 'k' VALUE o.id, KEY 'l' "
+        "VALUE UPPER(o.`name`) NULL ON NULL) AS b, JSON_VALUE(name, '$.a' RETURNING INT "
+        "DEFAULT price ON EMPTY) AS c, JSON_ARRAY(id, uid ABSENT ON NULL) AS d FROM orders AS o",
+        {
+            "a": "orders.name orders.uid",
+            "b": "orders.id orders.name",
+            "c": "orders.name orders.price",
+            "d": "orders.id orders.uid",
+        },
+        "",
+    ),
     "names of columns": (
         "SELECT id, orders.uid, address.city, `lines`[1].sku, id + 1 FROM orders",
         {
@@ -417,6 +429,11 @@ UNKNOWN: dict[str, tuple[str, dict[str, str] | None, str]] = {
         "",
     ),
     "a union of different lengths": ("SELECT 1 UNION ALL SELECT 2, 3", None, ""),
+    "clauses of a function, whose words may be its columns": (
+        "SELECT SUBSTRING(a FROM b) AS c FROM opaque",
+        {"c": "opaque.a opaque.b ?"},
+        "",
+    ),
     "a function of it": (
         "SELECT a FROM my_function(TABLE opaque)",
         {"a": " ?"},
