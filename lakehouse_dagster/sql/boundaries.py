@@ -6,10 +6,17 @@ brackets, and what stands before them could end there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from lakehouse_dagster.sql.scanner import Token, TokenKind
 
+MAY_BE_CUT = re.compile(
+    r"^[^\S\n]*(?:/\*.*?\*/\s*)*(?:CREATE|INSERT|EXECUTE|BEGIN|SET|RESET|DROP|ALTER|USE|SELECT)\b"
+    r"|\bEND\b",
+    re.M | re.I | re.S,
+)
+"""Says at little cost that there is no place in a text where a statement might begin."""
 _OBJECTS = {"TABLE", "VIEW", "CATALOG", "DATABASE", "FUNCTION"}
 _CREATE_FILLERS = {"OR", "REPLACE", "TEMPORARY", "SYSTEM", "MATERIALIZED"}
 # What needs something after it; SHOW, EXPLAIN and the like take a whole statement as their rest.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class TokenKind(str, Enum):
@@ -31,8 +31,7 @@ class TokenKind(str, Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A piece of the text; ``offset`` is 0-based in characters."""
 
     kind: TokenKind
@@ -42,20 +41,24 @@ class Token:
     @property
     def is_trivia(self) -> bool:
         """Whether it is white space or a comment."""
-        return self.kind in _TRIVIA
+        kind = self.kind
+        return kind is _SPACE or kind is _COMMENT or kind is _OPEN_COMMENT
 
     @property
     def is_unterminated(self) -> bool:
         """Whether the text ends before the string, name or comment does."""
-        return self.kind in _UNTERMINATED
+        kind = self.kind
+        return kind is _OPEN_STRING or kind is _OPEN_COMMENT or kind is _OPEN_NAME
 
     def is_word(self, *words: str) -> bool:
         """Whether it is one of these keywords (given in capitals), not a quoted name."""
         return self.kind is TokenKind.WORD and self.text.upper() in words
 
 
-_TRIVIA = {TokenKind.SPACE, TokenKind.COMMENT, TokenKind.OPEN_COMMENT}
-_UNTERMINATED = {TokenKind.OPEN_COMMENT, TokenKind.OPEN_STRING, TokenKind.OPEN_NAME}
+# Asked for every token of every script: identity is far quicker than the hash of an Enum.
+_SPACE, _COMMENT, _OPEN_COMMENT = TokenKind.SPACE, TokenKind.COMMENT, TokenKind.OPEN_COMMENT
+_OPEN_STRING, _OPEN_NAME = TokenKind.OPEN_STRING, TokenKind.OPEN_NAME
+_KINDS: dict[str | None, TokenKind] = {kind.value: kind for kind in TokenKind}
 
 VARIABLE = r"\$\{[^}{\s'`:]+(?::-[^}{\n'`]*)?\}|\{\{[^\S\n]*[^}{\s'`:]+[^\S\n]*\}\}"
 """``${NAME}``, ``${NAME:-default}`` and ``{{ name }}``."""
@@ -83,7 +86,7 @@ _TOKEN = re.compile(
 def scan(text: str, start: int = 0) -> Iterator[Token]:
     """Yield the tokens of a text from an offset on; joined together they are the text itself."""
     for match in _TOKEN.finditer(text, start):
-        yield Token(TokenKind(match.lastgroup or "other"), match.group(), match.start())
+        yield Token(_KINDS[match.lastgroup], match.group(), match.start())
 
 
 def significant_text(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lakehouse_dagster.sql.model import (
     Location,
@@ -15,8 +16,17 @@ from lakehouse_dagster.sql.model import (
 )
 from lakehouse_dagster.sql.noise import Noise, without_noise
 from lakehouse_dagster.sql.scanner import TokenKind, scan
-from lakehouse_dagster.sql.statements import LineIndex, groups, lacking_semicolon, statement_of
+from lakehouse_dagster.sql.statements import (
+    Chunk,
+    LineIndex,
+    chunks,
+    group_chunks,
+    lacking_semicolon,
+    parted,
+    statement_of,
+)
 
+_LONG = 200_000
 _UNTERMINATED = {
     TokenKind.OPEN_STRING: ("string", "'"),
     TokenKind.OPEN_NAME: ("quoted name", "`"),
@@ -51,13 +61,24 @@ class ScriptText:
 
 def statements_of(text: str, path: str) -> ScriptText:
     """Split a file's text into statements; what is no SQL is left out of them, and told."""
+    return _kept(text, path) if len(text) < _LONG else _split(text, path)
+
+
+@lru_cache(maxsize=1_000)
+def _kept(text: str, path: str) -> ScriptText:
+    """Kept for a while: each file is split once for each of the two passes, a prelude for all."""
+    return _split(text, path)
+
+
+def _split(text: str, path: str) -> ScriptText:
     kept, noise = without_noise(text)
     index = LineIndex(kept, path)
     problems = [_of_noise(found, index) for found in noise]
-    problems += _unterminated(kept, index)
     statements: list[Statement] = []
     ended = True
-    for group in groups(kept):
+    pieces = list(chunks(kept))
+    problems += _unterminated(pieces, index)
+    for group in group_chunks(part for piece in pieces for part in parted(piece, kept)):
         statement = statement_of(kept, group, index)
         if not ended:
             problems.append(_missing_semicolon(statement))
@@ -83,6 +104,8 @@ def statements_of(text: str, path: str) -> ScriptText:
 
 def included_path(statement: Statement) -> str | None:
     """Return the path of the file that a ``SOURCE`` statement names, completed from its folder."""
+    if statement.kind is not StatementKind.ACTION or statement.text[:6].upper() != "SOURCE":
+        return None
     tokens = [token for token in scan(statement.text) if not token.is_trivia]
     if len(tokens) < 2 or not tokens[0].is_word("SOURCE"):
         return None
@@ -104,16 +127,19 @@ def _of_noise(noise: Noise, index: LineIndex) -> Problem:
     )
 
 
-def _unterminated(text: str, index: LineIndex) -> list[Problem]:
+def _unterminated(pieces: list[Chunk], index: LineIndex) -> list[Problem]:
+    """What does not end takes all of the text after it: only a text's last token can be it."""
+    last = pieces[-1].tokens[-1] if pieces else None
+    if last is None or not last.is_unterminated:
+        return []
+    what, closing = _UNTERMINATED[last.kind]
     return [
         Problem(
-            index.locate(token.offset),
+            index.locate(last.offset),
             Severity.ERROR,
-            f"The {_UNTERMINATED[token.kind][0]} that begins here does not end.",
-            f"Close it with {_UNTERMINATED[token.kind][1]}",
+            f"The {what} that begins here does not end.",
+            f"Close it with {closing}",
         )
-        for token in scan(text)
-        if token.is_unterminated
     ]
 
 

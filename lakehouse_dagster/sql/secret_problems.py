@@ -20,7 +20,9 @@ from lakehouse_dagster.sql.statements import LineIndex, shifted
 from lakehouse_dagster.sql.variables import placeholder_in
 
 _MAY_HOLD_SECRET = re.compile(
-    r"passw|secret|token|credential|key|jaas|authorization|passphrase|://[^/\s']*@", re.I
+    r"passw|secret|token|credential|(?:access|api|private)[-_.]?key|jaas|authorization|passphrase"
+    r"|://[^/\s']*@",
+    re.I,
 )
 _IN_JAAS = re.compile(r"(?:password|secret\w*)\s*=\s*[\"']*([^\"';\s]+)", re.I)
 _HARMLESS = re.compile(r"|true|false|\d|\*+", re.I)

@@ -58,13 +58,7 @@ class Elsewhere:
     """What other units declare, and which of it was asked for."""
 
     def __init__(self, externals: Externals) -> None:
-        self._relations: dict[TableName, Relation] = {}
-        declared: tuple[TableDefinition | SourceDefinition | ViewDefinition, ...]
-        declared = (*externals.tables, *externals.sources, *externals.views)
-        for relation in declared:
-            self._relations.setdefault(relation.name, relation)
-        self._catalogs = {catalog.name: catalog for catalog in externals.catalogs}
-        self._functions = {name.lower() for name in externals.functions}
+        self._externals = externals
         self._asked_relations: dict[TableName, None] = {}
         self._asked_catalogs: dict[str, None] = {}
         self._asked_functions: dict[str, None] = {}
@@ -72,17 +66,17 @@ class Elsewhere:
     def relation(self, name: TableName) -> Relation | None:
         """What another unit declares under a name."""
         self._asked_relations[name] = None
-        return self._relations.get(name)
+        return self._externals.relations.get(name)
 
     def catalog(self, name: str) -> CatalogDefinition | None:
         """A catalog that another unit creates."""
         self._asked_catalogs[name] = None
-        return self._catalogs.get(name)
+        return self._externals.kinds.get(name)
 
     def has_function(self, name: str) -> bool:
         """Whether another unit creates a function of that name."""
         self._asked_functions[name] = None
-        return name.lower() in self._functions
+        return name.lower() in self._externals.function_names
 
     @property
     def asked(self) -> Asked:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
-from lakehouse_dagster.sql.boundaries import cuts
+from lakehouse_dagster.sql.boundaries import MAY_BE_CUT, cuts
 from lakehouse_dagster.sql.model import Location, Statement, StatementKind
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
 
@@ -59,7 +60,7 @@ class Chunk:
 
     tokens: list[Token] = field(default_factory=list)
 
-    @property
+    @cached_property
     def significant(self) -> list[Token]:
         """The tokens that are neither white space, comment nor the closing semicolon."""
         return [t for t in self.tokens if not t.is_trivia and t.kind is not TokenKind.SEMICOLON]
@@ -99,11 +100,15 @@ def split(text: str, path: str = "<text>") -> tuple[Statement, ...]:
 
 def groups(text: str) -> Iterator[list[Chunk]]:
     """The chunks of each statement of a text."""
-    return group_chunks(part for chunk in chunks(text) for part in _parted(chunk))
+    return group_chunks(part for chunk in chunks(text) for part in parted(chunk, text))
 
 
-def _parted(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk where a semicolon was forgotten."""
+def parted(chunk: Chunk, text: str) -> Iterator[Chunk]:
+    """Cut a chunk of a text where a semicolon was forgotten."""
+    first, last = chunk.tokens[0], chunk.tokens[-1]
+    if not MAY_BE_CUT.search(text, first.offset + 1, last.offset):
+        yield chunk
+        return
     start = 0
     for position in cuts(chunk.tokens):
         yield Chunk(chunk.tokens[start:position])
@@ -199,7 +204,7 @@ def lacking_semicolon(statement: Statement) -> tuple[Location, ...]:
     parts = [
         part
         for chunk in chunks(statement.text, _offset_of_body(list(scan(statement.text))))
-        for part in _parted(chunk)
+        for part in parted(chunk, statement.text)
         if part.significant
     ]
     for before, part in pairwise(parts):
@@ -212,7 +217,7 @@ def lacking_semicolon(statement: Statement) -> tuple[Location, ...]:
 def _member_chunks(statement: Statement) -> Iterator[Chunk]:
     body = _offset_of_body(list(scan(statement.text)))
     for chunk in chunks(statement.text, body):
-        for part in _parted(chunk):
+        for part in parted(chunk, statement.text):
             if part.significant and part.words(2) != ("END",):
                 yield part
 

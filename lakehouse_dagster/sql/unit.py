@@ -109,17 +109,19 @@ class Externals:
 
     def answers(self, asked: Asked) -> Externals:
         """That part of it that was asked for: on this, and nothing else, a reading depends."""
-        relations = [self._relations[n] for n in asked.relations if n in self._relations]
+        known = self.relations
+        relations = [known[name] for name in asked.relations if name in known]
         return Externals(
             tables=tuple(r for r in relations if isinstance(r, TableDefinition)),
             sources=tuple(r for r in relations if isinstance(r, SourceDefinition)),
             views=tuple(r for r in relations if isinstance(r, ViewDefinition)),
-            catalogs=tuple(self._catalogs[n] for n in asked.catalogs if n in self._catalogs),
-            functions=tuple(n for n in asked.functions if n.lower() in self._functions),
+            catalogs=tuple(self.kinds[n] for n in asked.catalogs if n in self.kinds),
+            functions=tuple(n for n in asked.functions if n.lower() in self.function_names),
         )
 
     @cached_property
-    def _relations(self) -> dict[TableName, TableDefinition | SourceDefinition | ViewDefinition]:
+    def relations(self) -> Mapping[TableName, TableDefinition | SourceDefinition | ViewDefinition]:
+        """Tables, sources and views by name."""
         found: dict[TableName, TableDefinition | SourceDefinition | ViewDefinition] = {}
         for table in self.tables:
             found.setdefault(table.name, table)
@@ -130,11 +132,13 @@ class Externals:
         return found
 
     @cached_property
-    def _catalogs(self) -> dict[str, CatalogDefinition]:
+    def kinds(self) -> Mapping[str, CatalogDefinition]:
+        """Catalogs by name."""
         return {catalog.name: catalog for catalog in self.catalogs}
 
     @cached_property
-    def _functions(self) -> frozenset[str]:
+    def function_names(self) -> frozenset[str]:
+        """Functions in lower case."""
         return frozenset(name.lower() for name in self.functions)
 
 
