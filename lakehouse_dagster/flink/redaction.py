@@ -13,7 +13,7 @@ _SENSITIVE = (
     r"passw|passphrase|secret|token|api[-_.]?key|access[-_.]?key|account[-_.]?key|service[-_.]?key"
     r"|private[-_.]?key|credential|jaas|auth-params|basic-auth|http-headers"
 )
-_SENSITIVE_KEY = re.compile(_SENSITIVE, re.IGNORECASE)
+_SENSITIVE_KEY = re.compile(rf"{_SENSITIVE}|authorization", re.IGNORECASE)
 
 _QUOTED_VALUE = r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\""
 _SECRET_ASSIGNMENT = re.compile(

@@ -10,7 +10,7 @@ MASK = "****"
 # Both spellings: Flink's `s3.secret-key` and pypaimon's `fs.s3.accessKeySecret`.
 _SECRET_KEY = re.compile(
     r"(?i)passw|passphrase|secret|token(?![-_.]?(provider|path|loader|ecs|enabled))|credential|jaas"
-    r"|(access|api|account|private)[-_.]?key"
+    r"|(access|api|account|private)[-_.]?key|authorization"
 )
 
 
