@@ -32,7 +32,11 @@ from lakehouse_dagster.sql.secret_problems import literal_secrets
 from lakehouse_dagster.sql.session import FLINK_CATALOG, Elsewhere, Session
 from lakehouse_dagster.sql.settings import misspelt_option, parse_reset, parse_set
 from lakehouse_dagster.sql.sources import is_sink_only
-from lakehouse_dagster.sql.start import begins_in_flinks_catalog, start_in_flinks_catalog
+from lakehouse_dagster.sql.start import (
+    begins_in_flinks_catalog,
+    makes_catalog,
+    start_in_flinks_catalog,
+)
 from lakehouse_dagster.sql.statements import is_closed_set, members, without_members
 from lakehouse_dagster.sql.unit import (
     Declarations,
@@ -44,6 +48,7 @@ from lakehouse_dagster.sql.unit import (
 )
 from lakehouse_dagster.sql.variables import Filled, fill_for_reading
 
+_File = tuple[SourceText, list[Statement], list[Problem]]
 _JOBS = (StatementKind.INSERT, StatementKind.STATEMENT_SET)
 
 
@@ -140,18 +145,24 @@ class _UnitReader:
             for file in self._context.prelude.files
         ]
         files = [(file, *self._expanded(file, self._unit)) for file in self._unit.files]
-        everything = [s for _, found, _ in (*prelude, *files) for s in found]
-        if everything and begins_in_flinks_catalog(everything, self._context.catalog):
-            start = start_in_flinks_catalog(everything[0])
-            # It is the first thing that runs, and stands in the file where it belongs.
-            file, found, problems = (prelude or files)[0]
-            (prelude or files)[0] = (file, [start, *found], problems)
+        self._begin(prelude, files)
         self._in_prelude = self._report.silent = True
         for _, found, _ in prelude:
             for statement in found:
                 self._read_statement(statement)
         self._in_prelude = self._report.silent = False
         return [self._read_file(file, found, problems) for file, found, problems in files]
+
+    def _begin(self, prelude: list[_File], files: list[_File]) -> None:
+        """Put the start of a session where the first file stands that makes the lake's catalog."""
+        lake = self._context.catalog
+        after = [s for _, found, _ in files for s in found]
+        before = [s for _, found, _ in prelude for s in found]
+        first = prelude if any(makes_catalog(s, lake) for s in before) else files
+        statements = [*before, *after] if first is prelude else after
+        if begins_in_flinks_catalog(statements, lake):
+            file, found, problems = first[0]
+            first[0] = (file, [start_in_flinks_catalog(statements[0]), *found], problems)
 
     def declared(self) -> Externals:
         """What the unit declares lastingly."""

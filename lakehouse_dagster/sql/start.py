@@ -20,12 +20,19 @@ def begins_in_flinks_catalog(statements: Iterable[Statement], lake: str) -> bool
     """Whether the statements create the lake's catalog and name it afterwards."""
     created = False
     for statement in statements:
-        if statement.kind is StatementKind.CREATE_CATALOG:
-            words = ("CREATE", "CATALOG", "IF", "NOT", "EXISTS")
-            created = created or written_name_after(statement.text, *words) == (lake,)
+        if makes_catalog(statement, lake):
+            created = True
         elif created and lake in statement.text and _names_catalog(statement, lake):
             return True
     return False
+
+
+def makes_catalog(statement: Statement, name: str) -> bool:
+    """Whether the statement creates the catalog of that name."""
+    words = ("CREATE", "CATALOG", "IF", "NOT", "EXISTS")
+    return statement.kind is StatementKind.CREATE_CATALOG and written_name_after(
+        statement.text, *words
+    ) == (name,)
 
 
 def start_in_flinks_catalog(first: Statement) -> Statement:

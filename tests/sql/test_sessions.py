@@ -165,3 +165,34 @@ def test_the_hive_dialect_is_kept_apart() -> None:
     (problem,) = found.problems
     assert "It is in the Hive dialect" in problem.message
     assert problem.location.line == 3
+
+
+def test_a_session_file_that_makes_the_lakes_catalog_begins_where_flink_does() -> None:
+    found = read_files(
+        {
+            "init.sql": "CREATE TABLE ev (i INT) WITH ('connector' = 'datagen');"
+            "CREATE CATALOG lake WITH ('type' = 'paimon'); USE CATALOG lake; USE ods",
+            "x.sql": "CREATE TABLE x (i INT); INSERT INTO x SELECT * FROM "
+            "default_catalog.default_database.ev",
+        },
+        session=["init.sql"],
+    )
+    assert found.problems == ()
+    assert job(found, "x").sources == (("datagen", "ev"),)
+    assert [sink.key for sink in job(found, "x").sinks] == ["ods.x"]
+    assert setup(found, "x")[0] == "USE CATALOG `default_catalog`"
+
+
+def test_a_session_file_that_takes_the_catalog_for_granted_finds_it_current() -> None:
+    found = read_files(
+        {
+            "init.sql": "CREATE DATABASE IF NOT EXISTS ods",
+            "x.sql": "CREATE CATALOG lake WITH ('type' = 'paimon'); USE CATALOG lake;"
+            "CREATE TABLE ods.x (i INT); INSERT INTO ods.x SELECT 1",
+        },
+        session=["init.sql"],
+    )
+    assert setup(found, "x")[:2] == [
+        "CREATE DATABASE IF NOT EXISTS ods",
+        "USE CATALOG `default_catalog`",
+    ]
