@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def of_places(base_folder: Path, places: Sequence[tuple[Location, str]]) -> dict
         references = dg.CodeReferencesMetadataValue(
             code_references=[
                 dg.LocalFileCodeReference(
-                    file_path=str((base_folder / location.path).resolve()),
+                    file_path=_file(base_folder.absolute(), location.path),
                     line_number=location.line,
                     label=label,
                 )
@@ -132,9 +133,17 @@ def _column(
         name=name,
         type=type_ or "unknown",
         description=comment,
-        constraints=dg.TableColumnConstraints(
-            nullable=nullable,
-            unique=unique,
-            other=[] if kind is ColumnKind.PHYSICAL else [kind.value],
-        ),
+        constraints=_constraints(nullable, unique, kind),
     )
+
+
+@cache
+def _constraints(nullable: bool, unique: bool, kind: ColumnKind) -> dg.TableColumnConstraints:
+    """Few there are, for very many columns."""
+    other = [] if kind is ColumnKind.PHYSICAL else [kind.value]
+    return dg.TableColumnConstraints(nullable=nullable, unique=unique, other=other)
+
+
+@lru_cache(maxsize=4096)
+def _file(base_folder: Path, path: str) -> str:
+    return str((base_folder / path).resolve())

@@ -166,6 +166,22 @@ def test_an_assets_page_shows_what_it_is_and_how_it_is(ui: DagsterUi) -> None:
     assert re.search(r" rows_written [\w ,:]+ 60 ", page.text)  # 10 + 11 + 12 + 13 + 14
 
 
+def test_an_assets_page_shows_what_its_columns_are_made_from(ui: DagsterUi) -> None:
+    page = look(
+        ui,
+        "/assets/dwd/work_order",
+        "columns_made_from",
+        "column made from",
+        "order_id ods/work_order.order_id",
+        "agent_name ods/agent.agent_name",
+        "region ods/city.region",
+        "row_filters",
+    )
+    filters = page.text.partition(" row_filters ")[2]
+    assert "ods/work_order.status" in filters
+    assert "column_lineage_unknown" not in page
+
+
 def test_the_events_page_shows_each_progress_event_with_its_snapshots(ui: DagsterUi) -> None:
     look(
         ui,

@@ -208,6 +208,19 @@ def test_a_secret_written_into_the_file_is_refused(
     assert "s3cret" not in message
 
 
+def test_a_secret_among_the_catalogs_options_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("S3_SECRET", "s3cret")
+    options = {"s3.secret-key": "{{ env.S3_SECRET }}", "s3.endpoint": "http://a:1"}
+    made = component(catalog={**CATALOG, "options": options})
+    assert made.catalog.options["s3.secret-key"] == "s3cret"
+    assert "s3cret" not in repr(made)
+    message = refused(catalog={**CATALOG, "options": {**options, "s3.secret-key": "hush"}})
+    assert "catalog.options.s3.secret-key is not taken from an environment variable" in message
+    assert "hush" not in message
+
+
 @pytest.mark.parametrize("auth", [{}, {"username": "ann"}, {"token": "x", "username": "ann"}])
 def test_half_an_authentication_is_refused(auth: dict[str, str]) -> None:
     assert "neither a user with a password nor a token" in refused(flink={**FLINK, "auth": auth})

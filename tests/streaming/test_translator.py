@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 
 from lakehouse_dagster import LakehouseTableData, LakehouseTranslator, TableSettings
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.streaming.translator import AssetRole
+from tests.paimon.writing import Writer
 from tests.streaming.making import job, load, source, table
 
 SCRIPTS = {
@@ -172,3 +174,21 @@ def test_two_tables_given_one_key_by_settings_are_refused(tmp_path: Path) -> Non
     lake = load(tmp_path, SCRIPTS, tables={"*": TableSettings(key=("same",))})
     with pytest.raises(ConfigurationError, match=r"said in tables gives ods.a and dwd.b the same"):
         lake.definitions()
+
+
+def test_progress_is_reported_under_the_translators_key(tmp_path: Path) -> None:
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+    writer = Writer(
+        tmp_path / "warehouse", "ods.a", columns, primary_keys=("id",), options={"bucket": "1"}
+    )
+    writer.append([{"id": 1, "v": "x"}])
+    repository = load(tmp_path, SCRIPTS, translator=Upper()).definitions().get_repository_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance, repository_def=repository)
+        result = repository.get_sensor_def("lake_progress").evaluate_tick(context)
+    reported = {
+        event.asset_key.to_user_string()
+        for event in result.asset_events
+        if isinstance(event, dg.AssetMaterialization)
+    }
+    assert reported == {"top/ODS/A"}
