@@ -114,7 +114,7 @@ def _key(first_key: str, asked: Any, externals: Externals) -> str:
 
 def _question(task: str, unit: Unit) -> Question:
     characters = sum(len(file.text) for file in (*unit.files, *unit.included))
-    return Question(task, to_data(unit), characters)
+    return Question(task, to_data(unit), unit.files[0].path, characters)
 
 
 def _secrets(variables: Mapping[str, str]) -> list[str]:

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from typing import IO, Any, cast
 
 from lakehouse_dagster.errors import ConfigurationError
@@ -50,6 +50,8 @@ class Question:
     task: str
     unit: Any = field(repr=False)
     """The data of the ``unit.Unit`` to read."""
+    home: str
+    """Questions of the same home go to the same process where it is free: it may remember them."""
     characters: int
     """How long its text is, which decides how much time it gets."""
 
@@ -79,6 +81,7 @@ class WorkerPool:
         self._limits = limits or Limits()
         self._most = most_workers or min(4, os.cpu_count() or 1)
         self._workers: list[_Worker] = []
+        self._homes: dict[str, int] = {}
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -99,30 +102,41 @@ class WorkerPool:
             ConfigurationError: No reading process can be started in this environment.
         """
         answers: list[Any | Unanswered] = [Unanswered("nobody was asked")] * len(questions)
-        waiting: SimpleQueue[int] = SimpleQueue()
-        # The longest first, so that no process is left alone with it at the end.
-        for number in sorted(range(len(questions)), key=lambda n: -questions[n].characters):
-            waiting.put(number)
-
-        def work(worker: _Worker) -> None:
-            with suppress(Empty):
-                while True:
-                    number = waiting.get_nowait()
-                    answers[number] = worker.answer(questions[number], setting)
-
         workers = self._workers_for(len(questions))
+        shares = self._shares(questions, len(workers))
+
+        def work(number: int) -> None:
+            # One's own share first, then what is left of the others'.
+            for share in (*shares[number:], *shares[:number]):
+                with suppress(IndexError):
+                    while True:
+                        asked = share.popleft()
+                        answers[asked] = workers[number].answer(questions[asked], setting)
+
         if len(workers) == 1:
-            work(workers[0])
+            work(0)
             return answers
         with ThreadPoolExecutor(len(workers)) as threads:
             try:
-                for done in [threads.submit(work, worker) for worker in workers]:
+                for done in [threads.submit(work, n) for n in range(len(workers))]:
                     done.result()
             except BaseException:
                 # The threads wait for answers: only the end of the processes ends them.
                 self.close()
                 raise
         return answers
+
+    def _shares(self, questions: Sequence[Question], workers: int) -> list[deque[int]]:
+        """Which worker is asked what, by number; about the same length of text for each."""
+        shares: list[deque[int]] = [deque() for _ in range(workers)]
+        sizes = [0] * workers
+        for number in sorted(range(len(questions)), key=lambda n: -questions[n].characters):
+            asked = questions[number]
+            least = min(range(workers), key=sizes.__getitem__)
+            share = self._homes.setdefault(asked.home, least) % workers
+            shares[share].append(number)
+            sizes[share] += asked.characters
+        return shares
 
     def close(self) -> None:
         """End all processes."""

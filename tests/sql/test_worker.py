@@ -74,7 +74,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def question(text: str) -> Question:
-    return Question("jobs", to_data(Unit((SourceText("s.sql", text),))), len(text))
+    return Question("jobs", to_data(Unit((SourceText("s.sql", text),))), text, len(text))
 
 
 def ask(*texts: str, limits: Limits | None = None, workers: int = 1) -> Sequence[object]:
@@ -166,7 +166,7 @@ def test_the_process_ends_when_the_one_that_asks_is_killed() -> None:
         "import sys, time\n"
         "from lakehouse_dagster.sql.worker_pool import Question, WorkerPool\n"
         "pool = WorkerPool()\n"
-        f"pool.ask_all([Question('jobs', {question('SELECT 1').unit}, 8)], {_SETTING})\n"
+        f"pool.ask_all([Question('jobs', {question('SELECT 1').unit}, 's.sql', 8)], {_SETTING})\n"
         "print(pool._workers[0]._process.pid, flush=True)\n"
         "time.sleep(1000)\n"
     )
