@@ -38,6 +38,10 @@ _CLOCK = frozenset(
 """Functions that are written without brackets, like a column."""
 
 
+_NO_COMMA = ("kind", "side", "method", "on", "using")
+"""What a join has that is not written as a comma."""
+
+
 class Walk:
     """Works out what queries are made from.
 
@@ -303,34 +307,29 @@ class Walk:
         alias = node.args.get("alias")
         called: tuple[str, ...] = (alias.name,) if alias is not None and alias.name else ()
         names = [column.name for column in alias.args.get("columns") or ()] if alias else []
-        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not called:
-            return self._bracketed_join(node.this, scope)
-        if isinstance(node, exp.Table):
-            relation = self.named(node, scope).renamed(names)
-            called = called or tuple(part.name for part in node.parts)
-            version = node.args.get("version")
-            if version is not None and version.expression is not None:
-                scope.filter_by(self.value(version.expression, scope))
+        if _is_bracketed_join(node) and not called:
+            relation = self._bracketed_join(node.this, scope)
         else:
-            relation = self._derived(node, scope, names)
-        scope.add(called, relation)
+            relation = self._relation(node, scope, names)
+            if not called and isinstance(node, exp.Table):
+                called = tuple(part.name for part in node.parts)
+            scope.add(called, relation)
         for join in node.args.get("joins") or ():
             self._join(join, scope)
         return relation
 
     def _bracketed_join(self, node: exp.Expr, scope: Scope) -> Relation:
-        first = len(scope.names)
-        self.join_in(node, scope)
-        return Relation(scope.names[first:], scope.made_from[first:])
+        inner = Scope(scope.around, scope.ctes)
+        self.join_in(node, inner)
+        scope.add_all(inner)
+        return inner.star()
 
-    def named(self, node: exp.Table, scope: Scope) -> Relation:
-        """What a name in FROM stands for: a query of a WITH clause, or a table or view."""
-        parts = tuple(part.name for part in node.parts)
-        if len(parts) == 1 and parts[0] in scope.ctes:
-            return scope.ctes[parts[0]]
-        return self._table(parts)
-
-    def _derived(self, node: exp.Expr, scope: Scope, names: list[str]) -> Relation:
+    def _relation(self, node: exp.Expr, scope: Scope, names: list[str]) -> Relation:
+        if isinstance(node, exp.Table):
+            version = node.args.get("version")
+            if version is not None and version.expression is not None:
+                scope.filter_by(self.value(version.expression, scope))
+            return self.named(node, scope).renamed(names)
         if isinstance(node, nodes.TableFunction):
             return function_relation(self, node, scope, names)
         if isinstance(node, nodes.PatternTable):
@@ -346,33 +345,49 @@ class Walk:
         # A query in FROM does not see the relations beside it.
         return self.query(node, scope.around).renamed(names)
 
+    def named(self, node: exp.Table, scope: Scope) -> Relation:
+        """What a name in FROM stands for: a query of a WITH clause, or a table or view."""
+        parts = tuple(part.name for part in node.parts)
+        if len(parts) == 1 and parts[0] in scope.ctes:
+            return scope.ctes[parts[0]]
+        return self._table(parts)
+
     def _join(self, join: exp.Expr, scope: Scope) -> None:
         args = join.args
         using = [name.name for name in args.get("using") or ()]
         natural = args.get("method") == "NATURAL"
-        before = Scope(None)
-        if using or natural:
-            before.relations = list(scope.relations)
-            before.names, before.made_from = list(scope.names), list(scope.made_from)
+        left = scope.star() if using or natural else None
         right = self.join_in(join.this, scope)
-        if natural:
-            using = [name for name in before.names if right.find(name) is not None]
-        if using:
-            self._join_using(using, before, right, scope)
+        if left is not None:
+            if natural:
+                using = [name for name in left.names if name in right.names]
+            self._merge(using, left, right, scope)
+            if scope.has_comma or (natural and (left.beyond or right.beyond)):
+                scope.doubt()
         if args.get("on") is not None:
             scope.filter_by(self.value(args["on"], scope))
+        scope.has_comma |= not any(args.get(key) for key in _NO_COMMA)
 
-    def _join_using(self, using: list[str], before: Scope, right: Relation, scope: Scope) -> None:
+    def _merge(self, using: list[str], left: Relation, right: Relation, scope: Scope) -> None:
         common: dict[str, int] = {}
         for name in using:
-            left_column = before.unqualified(name)
-            right_column = right.find(name)
-            left_bits = UNKNOWN if left_column is None else left_column
-            right_bits = UNKNOWN if right_column is None else right_column
-            scope.filter_by(left_bits | right_bits)
+            found = [side.find(name) for side in (left, right)]
             # Whatever the join's kind, Flink makes COALESCE(left, right) of it.
-            common[name] = left_bits | right_bits
-        scope.merge(common, 0, right)
+            common[name] = NOTHING
+            for made_from in found:
+                common[name] |= UNKNOWN if made_from is None else made_from
+            scope.filter_by(common[name])
+        scope.merge(common)
+
+
+def _is_bracketed_join(node: exp.Expr) -> bool:
+    """Whether brackets hold a join, or a table or function, and no query."""
+    if not isinstance(node, exp.Subquery):
+        return False
+    inner = node.this
+    while isinstance(inner, exp.Subquery) and not (inner.alias or inner.args.get("joins")):
+        inner = inner.this
+    return isinstance(inner, exp.Subquery) or not isinstance(inner, exp.Query)
 
 
 def from_arguments(made_from: int, names: Sequence[str]) -> Relation:

@@ -143,6 +143,7 @@ class Scope:
         "around",
         "ctes",
         "filters",
+        "has_comma",
         "made_from",
         "names",
         "relations",
@@ -158,6 +159,8 @@ class Scope:
         """The columns that a star stands for, as far as they are known."""
         self.made_from: list[int] = []
         self.filters = NOTHING
+        self.has_comma = False
+        """Whether FROM has commas, after which USING and NATURAL are read in a way of their own."""
         self.windows: dict[str, object] = {}
         self._index: dict[str, int] | None = None
 
@@ -173,21 +176,29 @@ class Scope:
         """Take note that rows come about, or not, by these columns."""
         self.filters |= made_from
 
-    def merge(self, common: dict[str, int], first: int, right: Relation) -> None:
-        """Let the columns that a join has in common appear once, before its other columns.
+    def add_all(self, inner: Scope) -> None:
+        """Put the relations of a join in brackets beside those of the FROM clause."""
+        self.relations.extend(inner.relations)
+        self.names.extend(inner.names)
+        self.made_from.extend(inner.made_from)
+        self.filters |= inner.filters
+        self._index = None
 
-        Args:
-            first: Where among the columns those of the join begin.
-            right: The join's right side, whose columns are the last ones.
-        """
-        rest = [
+    def merge(self, common: dict[str, int]) -> None:
+        """Let the columns that a join has in common appear once, before all others."""
+        kept = [
             (name, made_from)
-            for name, made_from in zip(self.names[first:], self.made_from[first:], strict=True)
+            for name, made_from in zip(self.names, self.made_from, strict=True)
             if name not in common
         ]
-        self.names[first:] = [*common, *(name for name, _ in rest)]
-        self.made_from[first:] = [*common.values(), *(made_from for _, made_from in rest)]
+        self.names = [*common, *(name for name, _ in kept)]
+        self.made_from = [*common.values(), *(made_from for _, made_from in kept)]
         self._index = None
+
+    def doubt(self) -> None:
+        """Take note that it cannot be told which columns a join merges."""
+        self.made_from = [made_from | UNKNOWN for made_from in self.made_from]
+        self.add((), Relation((), (), NOTHING, lambda _: UNKNOWN))
 
     @property
     def open(self) -> list[Relation]:
@@ -198,7 +209,7 @@ class Scope:
     def star(self) -> Relation:
         """What ``*`` stands for."""
         beyond = self._beyond if self.open else None
-        return Relation(self.names, self.made_from, NOTHING, beyond, self.fields)
+        return Relation([*self.names], [*self.made_from], NOTHING, beyond, self.fields)
 
     @property
     def fields(self) -> dict[str, int]:

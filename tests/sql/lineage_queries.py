@@ -103,6 +103,9 @@ class QueryMaker:
             f"ABS({one}) * 2",
         )
 
+    def key(self, part: Part) -> str:
+        return self.pick(*part.of(NUMBER) or [self.number(part)])
+
     def text(self, part: Part) -> str:
         texts = part.of(TEXT)
         one = self.pick(*texts) if texts else f"CAST({self.number(part)} AS STRING)"
@@ -158,7 +161,7 @@ class QueryMaker:
     def joined(self, depth: int) -> Part:
         left, right = self.source(depth), self.source(depth)
         both = Part("", left.columns + right.columns)
-        keys = f"{self.pick(*left.of(NUMBER) or ['1'])} = {self.pick(*right.of(NUMBER) or ['1'])}"
+        keys = f"{self.key(left)} = {self.key(right)}"
         kind = self.pick("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "comma")
         if kind == "comma":
             return Part(f"{left.sql}, {right.sql} WHERE {keys}", both.columns)
@@ -202,7 +205,7 @@ class QueryMaker:
 
     def semi_join(self, depth: int) -> Part:
         part, inner = self.source(depth), self.source(depth - 1)
-        outer, column = self.pick(*part.of(NUMBER) or ["1"]), self.pick(*inner.of(NUMBER) or ["1"])
+        outer, column = self.key(part), self.key(inner)
         negated = self.sometimes("NOT ")
         inside = self.pick(
             f"{outer} {negated}IN (SELECT {column} FROM {inner.sql}{self.where(inner)})",
@@ -237,7 +240,7 @@ class QueryMaker:
             keys.append(self.pick(*[c.written for c in part.columns if c.type != TIME] or ["1"]))
         keys = list(dict.fromkeys(keys))
         types = {c.written: c.type for c in part.columns}
-        number = self.pick(*part.of(NUMBER) or ["1"])
+        number = self.key(part)
         call = self.pick(
             "COUNT(*)",
             f"SUM({number})",

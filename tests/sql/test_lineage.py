@@ -165,6 +165,12 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
         {"url": "clicks.url", "city": "users.city"},
         "clicks.uid users.level users.uid",
     ),
+    "joins in brackets in brackets": (
+        "SELECT a.id, c.city, d.level FROM ((clicks a JOIN payments b ON a.id = b.pid) "
+        "JOIN users c USING (uid)) CROSS JOIN (((SELECT level FROM users))) AS d",
+        {"id": "clicks.id", "city": "users.city", "level": "users.level"},
+        "clicks.id clicks.uid payments.pid users.uid",
+    ),
     "in, and a filter inside": (
         "SELECT id FROM orders WHERE uid NOT IN (SELECT uid FROM users WHERE age > 3)",
         {"id": "orders.id"},
@@ -433,6 +439,16 @@ UNKNOWN: dict[str, tuple[str, dict[str, str] | None, str]] = {
         "SELECT SUBSTRING(a FROM b) AS c FROM opaque",
         {"c": "opaque.a opaque.b ?"},
         "",
+    ),
+    "a natural join with it": (
+        "SELECT city, users.age FROM users NATURAL JOIN opaque",
+        {"city": " ?", "age": "users.age"},
+        "",
+    ),
+    "using after a comma": (
+        "SELECT * FROM clicks, users JOIN grown_ups USING (city)",
+        None,
+        "users.age users.city",
     ),
     "a function of it": (
         "SELECT a FROM my_function(TABLE opaque)",

@@ -86,7 +86,7 @@ def explained(query: str, planner: Planner) -> set[Rule]:
     names, plan = planner.compile(query)
     (planned,) = lineage(plan)
     our_names, ours = told(query)
-    assert our_names == names
+    assert our_names == names, query
     compared = [*zip(ours.columns, planned.columns, ours.at_most, strict=True)]
     compared.append((ours.filters, planned.filters, False))
     rules = set()
