@@ -442,7 +442,7 @@ UNKNOWN: dict[str, tuple[str, dict[str, str] | None, str]] = {
     ),
     "a natural join with it": (
         "SELECT city, users.age FROM users NATURAL JOIN opaque",
-        {"city": " ?", "age": "users.age"},
+        {"city": "users.city ?", "age": "users.age"},
         "",
     ),
     "using after a comma": (
