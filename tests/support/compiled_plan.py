@@ -279,7 +279,9 @@ def _correlate(node: Node, inputs: list[_Rows]) -> _Rows:
     made = _references(node.get("functionCall") or node.get("invocation"), given.columns)
     added = len(_field_names(node["outputType"])) - len(given.columns)
     columns = given.columns + (made,) * added
-    return _Rows(columns, given.filters | _references(node.get("condition"), columns))
+    # A condition here counts the columns of what the function gives.
+    condition = _references(node.get("condition"), (made,) * len(columns))
+    return _Rows(columns, given.filters | condition)
 
 
 def _expand(node: Node, inputs: list[_Rows]) -> _Rows:
