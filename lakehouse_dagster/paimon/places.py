@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -101,34 +101,39 @@ class RestPlaces:
         self._buckets: dict[tuple[str, str], tuple[Server, WarehouseFiles]] = {}
 
     def databases(self) -> tuple[str, ...]:
-        with self._asked("list the databases"):
-            return tuple(sorted(self._connected().list_databases()))
+        with self._asked("list the databases") as api:
+            return tuple(sorted(api.list_databases()))
 
     def tables(self) -> tuple[str, ...]:
         found = []
         for database in self.databases():
-            with self._asked(f"list the tables of {database}"):
-                found += [f"{database}.{t}" for t in self._connected().list_tables(database)]
+            with self._asked(f"list the tables of {database}") as api:
+                found += [f"{database}.{t}" for t in api.list_tables(database)]
         return tuple(sorted(found))
 
     def place(self, database: str, table: str) -> Place:
         until, kept = self._kept.get((database, table), (0.0, None))
         if kept is not None and self._monotonic() < until:
             return kept
-        with self._asked(f"ask where the table {database}.{table} is"):
-            place, seconds = self._told(database, table)
+        with self._asked(f"ask where the table {database}.{table} is") as api:
+            place, seconds = self._told(api, database, table)
         self._kept[database, table] = (self._monotonic() + seconds, place)
         return place
 
-    def _asked(self, doing: str) -> AbstractContextManager[None]:
-        return self._server.asked(doing, self._options)
+    @contextmanager
+    def _asked(self, doing: str) -> Iterator[Any]:
+        """pypaimon's client of the server; the first who asks connects, and all others wait."""
+        with self._lock, self._server.asked(doing, self._options):
+            if self._api is None:
+                self._api = _rest_api(self._options)
+        with self._server.asked(doing, self._options):
+            yield self._api
 
-    def _told(self, database: str, table: str) -> tuple[Place, float]:
+    def _told(self, api: Any, database: str, table: str) -> tuple[Place, float]:
         """Where a table is, and for how many seconds that may be believed."""
         from pypaimon.api.rest_exception import NoSuchResourceException
         from pypaimon.common.identifier import Identifier
 
-        api = self._connected()
         identifier = Identifier.create(database, table)
         options = {str(k): str(v) for k, v in api.options.to_map().items()}
         try:
@@ -151,12 +156,6 @@ class RestPlaces:
                 made = (server, WarehouseFiles(path, options, server))
                 self._buckets[parts.scheme, parts.netloc] = made
             return self._buckets[parts.scheme, parts.netloc]
-
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._api is None:
-                self._api = _rest_api(self._options)
-            return self._api
 
 
 def _rest_api(options: Mapping[str, str]) -> Any:
