@@ -165,3 +165,15 @@ class DownloadError(StackError):
 
 class JavaNotFoundError(StackError):
     """No Java of a version that Flink can use."""
+
+
+class MaintenanceError(LakehouseError):
+    """A piece of maintenance failed; the next run goes on where it was."""
+
+
+class MaintenanceConflictError(MaintenanceError):
+    """A compaction lost against a commit of the table's writer: nothing of it was taken."""
+
+
+class MaintenanceRefusedError(MaintenanceError):
+    """Looked at once more, the action must not be done; nothing was changed."""

@@ -1,0 +1,231 @@
+"""Runs CALLs through the SQL Gateway: each at most once, found again by the id of its Flink job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lakehouse_dagster.errors import (
+    ClusterUnreachableError,
+    FlinkError,
+    MaintenanceConflictError,
+    MaintenanceError,
+    SqlExecutionError,
+)
+from lakehouse_dagster.flink import (
+    FlinkJobStatus,
+    JobManager,
+    Session,
+    create_catalog,
+    use_catalog,
+)
+from lakehouse_dagster.maintenance.held import HeldTables
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.session import close
+
+_POLL_SECONDS = 1.0
+_CONFLICT = ("conflict",)
+
+
+@dataclass(frozen=True)
+class FlinkWork:
+    """A CALL that a Flink job carries out, and what it is known by.
+
+    Args:
+        text: the CALL.
+        job_id: chosen beforehand.
+        name: what the job is called on the cluster.
+    """
+
+    text: str
+    job_id: str
+    name: str
+
+
+@contextmanager
+def gateway_session(runtime: Runtime, name: str, log: logging.Logger) -> Iterator[Session]:
+    """A session that has the lake's catalog; deleted at the end, and what it submits with it."""
+    catalog = runtime.catalog
+    with runtime.cluster.sql_gateway() as gateway:
+        session = gateway.open_session(name)
+        try:
+            for text in (
+                create_catalog(catalog.name, catalog.flink_options()),
+                use_catalog(catalog.name),
+            ):
+                session.execute(text, on_wait=runtime.clock.on_wait)
+            yield session
+        finally:
+            close(session, log)
+
+
+def call_in_gateway(
+    held: HeldTables, session: Session, text: str, *, timeout_seconds: float
+) -> tuple[str, ...]:
+    """Run a CALL that the gateway carries out by itself; return the first column of its rows.
+
+    Raises:
+        FlinkError: it failed, or nothing is known of it. Every such procedure may be called again:
+            it goes on where the last one was broken off.
+    """
+    held.still_ours()
+    result = session.execute(
+        text,
+        config={"execution.runtime-mode": "batch", "table.dml-sync": "true"},
+        timeout_seconds=timeout_seconds,
+        on_wait=held.runtime.clock.on_wait,
+    )
+    return tuple(str(row[0]) for row in result.rows)
+
+
+def run_job(
+    held: HeldTables,
+    session: Session,
+    work: FlinkWork,
+    job_manager: JobManager,
+    log: logging.Logger,
+    *,
+    on_poll: Callable[[float], None] = lambda _: None,
+) -> None:
+    """Submit a CALL whose work a Flink job does, and wait for the job's end.
+
+    When the work is cancelled, so is the job.
+
+    Raises:
+        MaintenanceConflictError: the job lost against a commit of the table's writer.
+        MaintenanceError: the job failed, was cancelled by somebody else, or never came about.
+        ClusterUnreachableError: nobody answers for too long; the job may run on.
+    """
+    held.still_ours()
+    try:
+        _submit(held, session, work, job_manager, log)
+        status = _end_of(held.runtime, work, job_manager, on_poll)
+    except ClusterUnreachableError:
+        raise
+    except MaintenanceError:
+        raise
+    except BaseException:
+        cancel_job(held.runtime, work.job_id, job_manager, log, session=session)
+        raise
+    if status is FlinkJobStatus.FINISHED:
+        return
+    if status is FlinkJobStatus.FAILED:
+        raise _failure(work, job_manager)
+    raise MaintenanceError(
+        f"The Flink job {work.job_id} ({work.name}) "
+        + ("is gone from the cluster." if status is None else f"is {status.value}."),
+        remedy="The next run decides anew.",
+    )
+
+
+def cancel_job(
+    runtime: Runtime,
+    job_id: str,
+    job_manager: JobManager,
+    log: logging.Logger,
+    *,
+    session: Session | None = None,
+) -> bool:
+    """Make sure that a Flink job of ours does not run any more; say whether that is certain.
+
+    A submission that is still under way dies with its session, or shows up within a grace.
+    """
+    clock = runtime.clock
+    grace = clock.deadline(runtime.policy.seconds("late_submission_grace"))
+    give_up = clock.deadline(runtime.policy.seconds("start_timeout"))
+    if session is not None:
+        close(session, log)
+    while not give_up():
+        late_ones_show = grace()
+        try:
+            job = job_manager.job(job_id)
+            if job is None and late_ones_show:
+                return True
+            if job is not None:
+                if job.status.is_terminal:
+                    return True
+                job_manager.cancel(job_id)
+        except FlinkError as error:
+            log.warning("Flink job %s could not be cancelled yet: %s", job_id, error)
+        clock.pause(0.5)
+    log.error("Flink job %s may still run: cancel it by hand.", job_id)
+    return False
+
+
+def _submit(
+    held: HeldTables,
+    session: Session,
+    work: FlinkWork,
+    job_manager: JobManager,
+    log: logging.Logger,
+) -> None:
+    """Post the CALL once and wait until its job is on the cluster."""
+    runtime = held.runtime
+    config = {
+        "execution.runtime-mode": "batch",
+        # The CALL returns once its job is submitted: the job is watched by its id.
+        "table.dml-sync": "false",
+        "$internal.pipeline.job-id": work.job_id,
+        "pipeline.name": work.name,
+    }
+    timeout = runtime.policy.seconds("submission_timeout")
+    try:
+        operation = session.submit(work.text, config=config)
+        operation.wait(timeout, runtime.clock.on_wait)
+        return
+    except FlinkError as error:
+        log.warning("%s: %s; looking for Flink job %s.", work.name, error.message, work.job_id)
+        problem = error
+    if not isinstance(problem, SqlExecutionError):
+        close(session, log)  # what is still under way dies with it, or shows up at once
+    grace = runtime.clock.deadline(runtime.policy.seconds("late_submission_grace"))
+    while True:
+        passed = grace()
+        if job_manager.job(work.job_id) is not None:
+            return
+        if passed or isinstance(problem, SqlExecutionError):
+            break
+        runtime.clock.sleep(0.5)
+    text = problem.root_cause if isinstance(problem, SqlExecutionError) else problem.message
+    raise MaintenanceError(f"{work.name} was not begun: {text}") from problem
+
+
+def _end_of(
+    runtime: Runtime,
+    work: FlinkWork,
+    job_manager: JobManager,
+    on_poll: Callable[[float], None],
+) -> FlinkJobStatus | None:
+    """How the job ended; None when the cluster does not know it (any more)."""
+    clock = runtime.clock
+    began = clock.monotonic()
+    missing = 0
+    silent = None
+    while True:
+        on_poll(clock.monotonic() - began)
+        try:
+            job = job_manager.job(work.job_id)
+            silent = None
+        except ClusterUnreachableError:
+            silent = silent or clock.deadline(runtime.policy.seconds("stop_timeout"))
+            if silent():
+                raise
+            clock.sleep(_POLL_SECONDS)
+            continue
+        if job is not None and job.status.is_terminal:
+            return job.status
+        missing = missing + 1 if job is None else 0
+        if missing > 2:
+            return None
+        clock.sleep(_POLL_SECONDS)
+
+
+def _failure(work: FlinkWork, job_manager: JobManager) -> MaintenanceError:
+    exceptions = job_manager.exceptions(work.job_id)
+    cause = exceptions[0].root_cause if exceptions else "no reason given"
+    message = f"The Flink job {work.job_id} ({work.name}) failed: {cause}"
+    if any(sign in cause.lower() for sign in _CONFLICT):
+        return MaintenanceConflictError(message)
+    return MaintenanceError(message)

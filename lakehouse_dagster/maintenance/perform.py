@@ -1,0 +1,259 @@
+"""Carries out what is due, on record from before it begins to after it has ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakehouse_dagster.errors import (
+    ClusterUnreachableError,
+    LakehouseError,
+    LeaseLostError,
+    MaintenanceConflictError,
+)
+from lakehouse_dagster.flink import JobManager, Session
+from lakehouse_dagster.maintenance.actions import Action, ActionKind
+from lakehouse_dagster.maintenance.budget import ActionGroup
+from lakehouse_dagster.maintenance.calls import Call, calls_of
+from lakehouse_dagster.maintenance.flink_calls import (
+    FlinkWork,
+    call_in_gateway,
+    cancel_job,
+    gateway_session,
+    run_job,
+)
+from lakehouse_dagster.maintenance.held import HeldTables
+from lakehouse_dagster.maintenance.writers import restarts_of_writers
+from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.streaming.runtime import LOGGER
+from lakehouse_dagster.system_db.maintenance_actions import (
+    ActionChanges,
+    ActionRecord,
+    ActionState,
+)
+
+_ID_NAMESPACE = uuid.UUID("0b8b7d0e-51a7-5a6e-8d1c-3f1b8a1f6c55")
+_CALLS_AT_MOST = 200
+"""An expiry that is called until nothing is left stops after so many, and goes on next time."""
+_FIRST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Performing:
+    """How actions are carried out.
+
+    Args:
+        attempts: of a compaction that loses against its writer's commits.
+        timeout_seconds: of a CALL that the gateway carries out by itself.
+        on_progress: told what happens while it lasts.
+    """
+
+    attempts: int = 3
+    timeout_seconds: float = 600.0
+    first_pause_seconds: float = _FIRST_PAUSE_SECONDS
+    on_progress: Callable[[str], None] = lambda _: None
+    log: logging.Logger = LOGGER
+
+
+def perform(held: HeldTables, group: ActionGroup, how: Performing) -> tuple[ActionRecord, ...]:
+    """Carry out a group of actions; one record an action comes back, whatever became of it.
+
+    What an earlier run left undone on the tables is settled first: its Flink job is cancelled.
+
+    Raises:
+        LeaseLostError: somebody else took over: what becomes of it is theirs to say.
+        ClusterUnreachableError: nobody answers; the records stay open and are settled next time.
+    """
+    with held.runtime.cluster.job_manager() as job_manager:
+        for table in held.tables:
+            settle(held, table, job_manager, how.log)
+        before = {action.table: held.keeper.facts(action.table) for action in group.actions}
+        records = [_begin(held, action, before[action.table]) for action in group.actions]
+        work = _Work(held, group, records, job_manager, how)
+        try:
+            return work.done()
+        except (LeaseLostError, ClusterUnreachableError):
+            raise
+        except LakehouseError as error:
+            how.log.error("%s", error)
+            return work.over(ActionState.FAILED, error=str(error))
+        except BaseException:
+            work.over(ActionState.CANCELLED, error="The run was cancelled.")
+            raise
+
+
+def settle(
+    held: HeldTables, table: str, job_manager: JobManager, log: logging.Logger
+) -> tuple[ActionRecord, ...]:
+    """Bring actions to an end whose run is gone: we hold the lease, so nobody works on them.
+
+    Raises ``ClusterUnreachableError``: then nothing is known, and nothing new may begin.
+    """
+    settled = []
+    for record in held.keeper.actions.running():
+        if record.table_name != table:
+            continue
+        job = job_manager.job(record.flink_job_id) if record.flink_job_id else None
+        finished = job is not None and job.status.value == "FINISHED"
+        if record.flink_job_id and not finished:
+            with held.runtime.cluster.sql_gateway() as gateway:
+                session = gateway.session(record.session_handle) if record.session_handle else None
+                held.still_ours()
+                cancel_job(held.runtime, record.flink_job_id, job_manager, log, session=session)
+        changes: ActionChanges = {
+            "state": ActionState.DONE if finished else ActionState.FAILED,
+            "ended_at": held.runtime.clock.now(),
+            "error": None if finished else f"Its run ({record.holder}) ended before it did.",
+        }
+        settled.append(held.keeper.actions.update(record.id, changes))
+    return tuple(settled)
+
+
+@dataclass
+class _Work:
+    held: HeldTables
+    group: ActionGroup
+    records: list[ActionRecord]
+    job_manager: JobManager
+    how: Performing
+
+    def done(self) -> tuple[ActionRecord, ...]:
+        calls = calls_of(self.group, self.held.runtime.clock.now())
+        before = restarts_of_writers(self.held.runtime, self.held.tables, self.job_manager)
+        answers: list[tuple[str, ...]] = []
+        try:
+            for call in calls:
+                answers.append(self._run(call))
+        finally:
+            self._count_restarts(before)
+        return self.over(ActionState.DONE, answers=answers)
+
+    def _run(self, call: Call) -> tuple[str, ...]:
+        if call.starts_job:
+            return self._run_job(call)
+        name = f"maintenance of {', '.join(self.held.tables)}"
+        with gateway_session(self.held.runtime, name, self.how.log) as session:
+            answer = self._once(session, call)
+            for _ in range(_CALLS_AT_MOST if call.until_nothing else 0):
+                if answer[:1] == ("0",):
+                    break
+                self.how.on_progress(f"{self._what}: {answer[0]} more are gone")
+                answer = self._once(session, call)
+            return answer
+
+    def _once(self, session: Session, call: Call) -> tuple[str, ...]:
+        return call_in_gateway(
+            self.held, session, call.text, timeout_seconds=self.how.timeout_seconds
+        )
+
+    def _run_job(self, call: Call) -> tuple[str, ...]:
+        """Run it as often as it may be tried, each time as another Flink job."""
+        for attempt in range(1, self.how.attempts + 1):
+            name = f"maintenance: {self._what} of {', '.join(self.held.tables)}"
+            with gateway_session(self.held.runtime, name, self.how.log) as session:
+                work = FlinkWork(call.text, _job_id(self.records[0].id, attempt), name[:200])
+                self._note(
+                    {
+                        "flink_job_id": work.job_id,
+                        "session_handle": session.handle,
+                        "attempts": attempt,
+                    }
+                )
+                self.how.on_progress(f"{self._what}: attempt {attempt}, Flink job {work.job_id}")
+                try:
+                    run_job(self.held, session, work, self.job_manager, self.how.log)
+                    return ()
+                except MaintenanceConflictError as error:
+                    if attempt == self.how.attempts:
+                        raise MaintenanceConflictError(
+                            f"{error.message} So it did {attempt} times.",
+                            remedy="Give the table a compaction job of its own "
+                            "(compaction: dedicated), or compact it in a quieter hour.",
+                        ) from error
+                    self.how.log.warning("%s", error)
+            self.held.runtime.clock.sleep(self.how.first_pause_seconds * 2 ** (attempt - 1))
+        return ()
+
+    @property
+    def _what(self) -> str:
+        return self.group.actions[0].kind.value
+
+    def _count_restarts(self, before: Mapping[str, int]) -> None:
+        after = restarts_of_writers(self.held.runtime, self.held.tables, self.job_manager)
+        restarts = sum(max(0, after[job] - before[job]) for job in after if job in before)
+        if restarts:
+            self._note({"writer_restarts": restarts})
+
+    def _note(self, changes: ActionChanges) -> None:
+        actions = self.held.keeper.actions
+        self.records = [actions.update(record.id, changes) for record in self.records]
+
+    def over(
+        self,
+        state: ActionState,
+        *,
+        error: str | None = None,
+        answers: Sequence[tuple[str, ...]] = (),
+    ) -> tuple[ActionRecord, ...]:
+        """Write down how it ended, with the tables' figures as they are now."""
+        done = []
+        for action, record in zip(self.group.actions, self.records, strict=True):
+            changes: ActionChanges = {
+                "state": state,
+                "ended_at": self.held.runtime.clock.now(),
+                "error": error,
+                "after": _after(self.held, action, answers),
+            }
+            done.append(self.held.keeper.actions.update(record.id, changes))
+        self.records = done
+        return tuple(done)
+
+
+def _begin(held: HeldTables, action: Action, before: TableFacts) -> ActionRecord:
+    details = {
+        "partitions": [dict(partition) for partition in action.partitions or ()],
+        "names": list(action.names),
+        "older_than": action.older_than.isoformat() if action.older_than else None,
+        "figures": dict(action.figures),
+    }
+    return held.keeper.actions.begin(
+        action.table,
+        action.kind.value,
+        reason=action.reason,
+        details=json.dumps(details),
+        holder=held.holder,
+        before=json.dumps(figures_of(before)),
+    )
+
+
+def _after(held: HeldTables, action: Action, answers: Sequence[tuple[str, ...]]) -> str | None:
+    try:
+        figures = figures_of(held.keeper.facts(action.table))
+    except LakehouseError:
+        return None
+    if action.kind in (ActionKind.FIND_ORPHANS, ActionKind.REMOVE_ORPHANS) and answers:
+        files, size = (*answers[-1], "0", "0")[:2]
+        figures |= {"orphan_files": int(files), "orphan_bytes": int(size)}
+    return json.dumps(figures)
+
+
+def figures_of(facts: TableFacts) -> dict[str, int]:
+    """What an action is to change, as it is on record before and after."""
+    return {
+        "files": facts.files,
+        "bytes": facts.size_bytes,
+        "small_files": sum(bucket.small_files for bucket in facts.buckets),
+        "level0_files": sum(bucket.level0_files for bucket in facts.buckets),
+        "partitions": len({bucket.partition for bucket in facts.buckets}),
+        "snapshots": facts.snapshot_count,
+        "changelogs": facts.changelog_count,
+        "tags": len(facts.tags),
+        "manifests": facts.manifest_files,
+    }
+
+
+def _job_id(record_id: str, attempt: int) -> str:
+    return uuid.uuid5(_ID_NAMESPACE, f"{record_id}/{attempt}").hex
