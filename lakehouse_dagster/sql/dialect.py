@@ -15,9 +15,12 @@ if getattr(_tokens, "SQLGLOTC_INSTALLED", False):
     # mypyc refuses to let an interpreted class inherit from a compiled one.
     raise ConfigurationError(
         "The compiled build of sqlglot (sqlglotc) is installed in this environment; a dialect "
-        "written in Python, such as Flink's, cannot be added to it.",
-        remedy="Remove it with `pip uninstall sqlglotc` and install sqlglot again "
-        "(`pip install --force-reinstall sqlglot`), or give Dagster an environment without it.",
+        "written in Python, such as Flink's, cannot be added to it. This is about "
+        "sqlglot.parse(…, read='flink') in this process alone: definitions and commands of this "
+        "package read scripts in a process of its own, where it does not matter.",
+        remedy="To use the dialect alone, remove it with `pip uninstall sqlglotc` and install "
+        "sqlglot again (`pip install --force-reinstall sqlglot`), or take an environment "
+        "without it.",
     )
 
 from lakehouse_dagster.sql.dialect_generator import FlinkGenerator
@@ -26,7 +29,11 @@ from lakehouse_dagster.sql.dialect_tokens import FlinkTokenizer
 
 
 class Flink(Dialect):
-    """Flink SQL, as Flink 1.20 to 2.x reads it."""
+    """Flink SQL, as Flink 1.20 to 2.x reads it.
+
+    Names keep their case, functions stay as they are written, and so do indexes (``a[1]`` is the
+    first element; to other dialects it is not shifted).
+    """
 
     NORMALIZATION_STRATEGY = NormalizationStrategy.CASE_SENSITIVE
     NORMALIZE_FUNCTIONS = False

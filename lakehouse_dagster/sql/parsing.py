@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError
 
@@ -10,6 +12,10 @@ from lakehouse_dagster.sql.dialect import Flink
 from lakehouse_dagster.sql.model import Location, Statement, TableName
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
 from lakehouse_dagster.sql.statements import LineIndex, shifted
+
+# Room for 280 brackets within one another, which take up to 21 calls each. It is a setting of the
+# process, and scripts are read in one of their own; Python 3.10 has room for it on its C stack too.
+_RECURSION_LIMIT = 6000
 
 READER_FAILED = "The reader itself failed on it; please report it"
 
@@ -34,6 +40,7 @@ def parse(statement: Statement, *, written: Statement | None = None) -> exp.Expr
         UnreadableStatementError: With the reason and the place; never anything else, as a script
             is text from outside and must not be able to break the reading of a project.
     """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
     try:
         dialect = Flink()
         tokens = dialect.tokenize(statement.text)
