@@ -340,6 +340,12 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
         "users.age users.city",
     ),
     "common table expressions": (
+        "WITH a AS (SELECT uid, age FROM users WHERE level > 1), b (x) AS (SELECT id FROM orders) "
+        "SELECT a.age, b.x FROM a, b",
+        {"age": "users.age", "x": "orders.id"},
+        "users.level",
+    ),
+    "a WITH in a WITH": (
         "WITH a AS (SELECT uid, age FROM users WHERE level > 1), "
         "b (x) AS (WITH a AS (SELECT id FROM orders) SELECT id FROM a) "
         "SELECT a.age, b.x FROM a, b",
