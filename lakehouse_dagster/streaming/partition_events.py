@@ -28,6 +28,8 @@ from lakehouse_dagster.streaming.spec import ProgressPolicy
 PARTITIONS_OUTSIDE = "partitions_outside"
 NAMED = 10
 """At most so many partitions are named in a text."""
+EVENTS_AT_ONCE = 200
+"""So many events of partitions are asked for at once."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,8 @@ class PartitionReporter:
     ) -> list[dg.AssetMaterialization]:
         """The events of these partitions, without those that Dagster has already."""
         asset, of_table = self._graph.key(table), self._graph.partitions[table]
-        fresh = [
-            key for key in keys if _version(instance, asset, key) != str(pending[key].snapshot)
-        ]
+        versions = _versions(instance, asset, keys)
+        fresh = [key for key in keys if versions.get(key) != str(pending[key].snapshot)]
         dynamic = of_table.dynamic(fresh)
         if dynamic is not None and fresh:
             instance.add_dynamic_partitions(*dynamic)
@@ -149,13 +150,20 @@ def partition_materialization(
     )
 
 
-def _version(instance: dg.DagsterInstance, asset: dg.AssetKey, key: str) -> str | None:
-    """The data version of the newest event of a partition; None without one."""
-    wanted = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[key])
-    for record in instance.fetch_materializations(wanted, limit=1).records:
-        if record.asset_materialization is not None:
-            return (record.asset_materialization.tags or {}).get(DATA_VERSION)
-    return None
+def _versions(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, keys: Sequence[str]
+) -> dict[str, str | None]:
+    """The data version of the newest event of each partition that has one."""
+    versions: dict[str, str | None] = {}
+    wanted, cursor = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=keys), None
+    while True:
+        page = instance.fetch_materializations(wanted, limit=EVENTS_AT_ONCE, cursor=cursor)
+        for event in (record.asset_materialization for record in page.records):
+            if event is not None and event.partition is not None:
+                versions.setdefault(event.partition, (event.tags or {}).get(DATA_VERSION))
+        if not page.has_more or len(versions) == len(keys):
+            return versions
+        cursor = page.cursor
 
 
 def outside_evaluation(
