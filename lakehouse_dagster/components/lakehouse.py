@@ -22,7 +22,7 @@ from lakehouse_dagster.components.attributes import (
     TableAttributes,
     Texts,
 )
-from lakehouse_dagster.components.places import about, here, told_with_line
+from lakehouse_dagster.components.places import about, here, with_line
 from lakehouse_dagster.components.scaffolder import LakehouseScaffolder
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import FlinkCluster
@@ -108,8 +108,13 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
                 remedy="Give at least catalog, flink and scripts below attributes.",
             )
         said = attributes.model_dump(exclude_unset=True)
-        with told_with_line(cls.__name__, _folder(context), said):
-            return super().load(attributes, context)
+        load = super().load
+        return with_line(
+            lambda: load(attributes, context),
+            component=cls.__name__,
+            folder=_folder(context),
+            attributes=said,
+        )
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
@@ -145,6 +150,15 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
             variables={**self._variables_of_file(folder), **self.variables},
         )
 
+    def _require_files(self, folder: Path) -> None:
+        with about("scripts"):
+            find_scripts(self.scripts, folder)
+        with about("session"):
+            if self.session:
+                find_scripts(self.session, folder)
+        with about("variables_file"):
+            self._variables_of_file(folder)
+
     def _variables_of_file(self, folder: Path) -> dict[str, str]:
         return read_variables(folder / self.variables_file) if self.variables_file else {}
 
@@ -159,14 +173,7 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
     ) -> dg.Definitions:
         """The definitions, with the tables that were found at the last refresh."""
         folder = _folder(context)
-        with told_with_line(type(self).__name__, folder):
-            with about("scripts"):
-                find_scripts(self.scripts, folder)
-            with about("session"):
-                if self.session:
-                    find_scripts(self.session, folder)
-            with about("variables_file"):
-                self._variables_of_file(folder)
+        with_line(lambda: self._require_files(folder), component=type(self).__name__, folder=folder)
         return self.lakehouse(folder).definitions(
             self.scripts,
             start=self.start,

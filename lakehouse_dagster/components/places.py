@@ -76,25 +76,28 @@ def here(
     return resolved
 
 
-@contextmanager
-def told_with_line(component: str, folder: Path, attributes: object = None) -> Iterator[None]:
-    """Name file, line and field of what is wrong, in one sentence without a stack trace.
+def with_line(
+    make: Callable[[], T], *, component: str, folder: Path, attributes: object = None
+) -> T:
+    """Call ``make``; name file, line and field of what is wrong in one sentence.
+
+    What Dagster wraps around an error (a stack trace, and lines of the file, which may hold
+    secrets) is left behind.
 
     Args:
+        make: reads a document, or makes something of it.
         component: what the document's ``type`` ends with.
         folder: the folder of the ``defs.yaml``, or the file itself.
         attributes: what the document says, if it is known: tells one of several documents.
     """
-    told: ConfigurationError | None = None
     try:
-        yield
+        return make()
     except Exception as error:
         found = _field_error(error)
         if found is None:
             raise
-        told = _located(found, component, folder, attributes)
-    if told is not None:
-        raise told from None  # what Dagster wrapped around it is not shown again
+    # Outside of the handler, so that the error has no context.
+    raise _located(found, component, folder, attributes)
 
 
 def _field_error(error: BaseException | None) -> FieldError | None:
