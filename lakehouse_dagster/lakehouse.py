@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from lakehouse_dagster.sql.model import (
     Severity,
     Statement,
     StatementKind,
+    TableName,
 )
 from lakehouse_dagster.sql.reader import read_project
 from lakehouse_dagster.streaming.checks import CheckPolicy
@@ -205,8 +206,8 @@ class LoadedLakehouse:
             catalog=self.lakehouse.catalog,
             system_database=self.lakehouse.system_database,
             jobs={
-                job.name: StreamingJob(job, self.start, _declared_elsewhere(job, self.project))
-                for job in self.project.jobs
+                job.name: StreamingJob(job, self.start, declared)
+                for job, declared in _declared_elsewhere(self.project)
             },
             policy=self.lakehouse.supervision,
             other_catalogs=tuple(other.catalog for other in self.lakehouse.other_catalogs),
@@ -362,20 +363,29 @@ def _sessions(sessions: str) -> Literal["file", "folder"]:
     )
 
 
-def _declared_elsewhere(job: JobDefinition, project: Project) -> tuple[DeclaringScript, ...]:
-    """The other scripts that declare tables which the job reads or writes."""
-    own = {statement.location.path for statement in (*job.setup, job.statement)}
-    homes = {table.name.key: table.location.path for table in project.tables}
-    wanted: dict[str, list[str]] = {}
-    for table in (*job.reads, *job.sinks):
-        path = homes.get(table.key)
-        if path is not None and path not in own:
-            wanted.setdefault(path, []).append(table.key)
+def _declared_elsewhere(
+    project: Project,
+) -> Iterator[tuple[JobDefinition, tuple[DeclaringScript, ...]]]:
+    """Every job, with the other scripts that declare tables which it reads or writes."""
     scripts = {script.path: script for script in project.scripts}
-    return tuple(
-        DeclaringScript(tuple(tables), _declarations(scripts[path]))
-        for path, tables in sorted(wanted.items())
-    )
+    homes: dict[TableName, str] = {}
+    places: dict[TableName, set[str]] = {}
+    for script, table in ((s, table) for s in project.scripts for table in s.tables):
+        homes.setdefault(table.name, script.path)
+        places.setdefault(table.name, set()).add(table.location.path)
+    for job in project.jobs:
+        own = {statement.location.path for statement in (*job.setup, job.statement)}
+        wanted: dict[str, list[str]] = {}
+        for name in (*job.reads, *job.sinks):
+            if name in homes and own.isdisjoint(places[name]):
+                wanted.setdefault(homes[name], []).append(name.key)
+        yield (
+            job,
+            tuple(
+                DeclaringScript(tuple(tables), _declarations(scripts[path]))
+                for path, tables in sorted(wanted.items())
+            ),
+        )
 
 
 _DECLARES = (
@@ -383,8 +393,13 @@ _DECLARES = (
     StatementKind.CREATE_DATABASE,
     StatementKind.CREATE_TABLE,
     StatementKind.USE,
+    StatementKind.SET,
 )
 
 
 def _declarations(script: Script) -> tuple[Statement, ...]:
-    return tuple(s for s in script.statements if s.kind in _DECLARES)
+    """What has to run for the script's tables to be there; a table may be LIKE a temporary one."""
+    kinds = set(_DECLARES)
+    if any("LIKE" in s.text.upper() for s in script.setup if s.kind is StatementKind.CREATE_TABLE):
+        kinds.add(StatementKind.CREATE_TEMPORARY_TABLE)
+    return tuple(s for s in script.setup if s.kind in kinds)

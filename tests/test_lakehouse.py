@@ -111,6 +111,28 @@ def test_tables_of_other_scripts_come_with_the_statements_that_declare_them(
     assert [s.text for s in elsewhere.statements] == [table("ods.a").strip().rstrip(";")]
 
 
+def test_tables_of_other_scripts_are_made_in_the_session_that_their_script_has(
+    tmp_path: Path,
+) -> None:
+    sql = tmp_path / "sql"
+    (sql / "more").mkdir(parents=True)
+    (tmp_path / "init.sql").write_text("CREATE DATABASE IF NOT EXISTS ods; USE ods; ADD JAR 'x'")
+    (sql / "more" / "k.sql").write_text("CREATE TABLE kept LIKE s (EXCLUDING OPTIONS)")
+    (sql / "a.sql").write_text(
+        "CREATE TEMPORARY TABLE s (id INT) WITH ('connector' = 'datagen'); SOURCE more/k.sql"
+    )
+    (sql / "b.sql").write_text(table("dwd.b") + job("b", "dwd.b", "ods.kept"))
+    loaded = lakehouse().load("sql/[ab].sql", session="init.sql", base_folder=tmp_path)
+    (elsewhere,) = loaded.runtime.job("b").declared_elsewhere
+    assert elsewhere.tables == ("ods.kept",)
+    assert [s.text.split(" (")[0] for s in elsewhere.statements] == [
+        "CREATE DATABASE IF NOT EXISTS ods",
+        "USE ods",
+        "CREATE TEMPORARY TABLE s",
+        "CREATE TABLE kept LIKE s",
+    ]
+
+
 def test_a_script_that_cannot_be_used_is_named_with_line_and_column(tmp_path: Path) -> None:
     clash = "SET 'pipeline.name' = 'ods_a';\n" + table("o.c") + "INSERT INTO o.c TABLE ods.a;\n"
     with pytest.raises(ScriptError) as refused:

@@ -295,7 +295,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Script:
-    """All that one file says."""
+    """All that one file says.
+
+    Args:
+        statements: Those of the file, with those of files that it includes in their places.
+        setup: The statements that make the session which the file leaves behind, those of session
+            files among them; given only where the file declares tables, for others to make them.
+    """
 
     path: str
     statements: tuple[Statement, ...] = ()
@@ -304,6 +310,7 @@ class Script:
     views: tuple[ViewDefinition, ...] = ()
     jobs: tuple[JobDefinition, ...] = ()
     problems: tuple[Problem, ...] = ()
+    setup: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,7 @@ class _UnitReader:
             views=tuple(found.views),
             jobs=jobs,
             problems=_by_place(self._report.problems),
+            setup=tuple(self._setup) if found.tables else (),
         )
 
     # the text

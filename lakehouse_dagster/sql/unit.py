@@ -22,7 +22,7 @@ from lakehouse_dagster.sql.model import (
 )
 from lakehouse_dagster.sql.script_text import included_path, statements_of
 
-_MAY_INCLUDE = re.compile(r"(?im)^[^\S\n]*(?:Flink SQL>|>)?[^\S\n]*SOURCE\b")
+_MAY_INCLUDE = re.compile(r"(?i)(?:^|[;>\n])\s*SOURCE\s")
 
 
 @dataclass(frozen=True)
