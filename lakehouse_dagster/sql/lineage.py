@@ -8,7 +8,8 @@ FILTER clause; a function OVER a window that has no columns of its own (ROW_NUMB
 from the window's partition and order keys. A field is told as the top-level column that it is in.
 Constants, COUNT(*) of a group, GROUPING and the clock (PROCTIME, NOW) are made from nothing. What a
 table function or UNNEST gives is made from its arguments; `window_start` and the like from the
-window's time column. INTERSECT and EXCEPT give the rows of their left side.
+window's time column. INTERSECT and EXCEPT give the rows of their left side; EXISTS as a value is
+made from what filters its query.
 
 *Row filters.* WHERE and HAVING; join conditions of every kind, with USING, NATURAL, the time of
 FOR SYSTEM_TIME AS OF and IN, EXISTS and the like; whatever filters a subquery, wherever it stands;
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lakehouse_dagster.sql.lineage_query import Walk
-from lakehouse_dagster.sql.lineage_scope import UNKNOWN, Origins, Relation, index_of
+from lakehouse_dagster.sql.lineage_scope import UNKNOWN, Origins, Relation, Scope, index_of
 from lakehouse_dagster.sql.model import ColumnLineage, ColumnOrigin, TableName, unique
 
 
@@ -66,8 +67,14 @@ class QueryLineage:
 
 def query_lineage(query: exp.Expr, lookup: Lookup) -> QueryLineage:
     """Tell what the columns of a query are made from; a constant's column has no origins."""
+    return _lineage(query, None, lookup)
+
+
+def _lineage(query: exp.Expr, clause: exp.With | None, lookup: Lookup) -> QueryLineage:
     tables = _Tables(lookup)
-    relation = Walk(tables.relation, tables.origins.at_most).query(query)
+    walk = Walk(tables.relation, tables.origins.at_most)
+    scope = Scope(None)
+    relation = walk.query(query, walk.with_clause(clause, scope) if clause else scope)
     columns = None
     if relation.beyond is None:
         columns = tuple(
@@ -89,11 +96,7 @@ def insert_lineage(
         The columns in the sink's order, those left out that the INSERT does not name; columns of a
         static partition are constants. None where it cannot be told what goes where.
     """
-    query = insert.expression
-    clause = insert.args.get("with_")
-    if clause is not None and isinstance(query, exp.Query):
-        query = exp.Subquery(this=query.copy(), with_=clause.copy())
-    found = query_lineage(query, lookup)
+    found = _lineage(insert.expression, insert.args.get("with_"), lookup)
     static = _static_partition(insert)
     targets = _targets(insert, sink_columns, static)
     if targets is None or found.columns is None or len(targets) != len(found.columns):

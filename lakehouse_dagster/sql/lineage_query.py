@@ -41,7 +41,7 @@ class Walk(Expressions):
             return self._set_operation(node, scope)
         clause = node.args.get("with_")
         if clause is not None:
-            scope = self._with(clause, scope)
+            scope = self.with_clause(clause, scope)
         if isinstance(node, exp.Select):
             return self._select(node, Scope(scope))
         if isinstance(node, exp.Values):
@@ -53,7 +53,8 @@ class Walk(Expressions):
             return self.named(node, scope)
         return unknown_relation()
 
-    def _with(self, clause: exp.Expr, scope: Scope) -> Scope:
+    def with_clause(self, clause: exp.Expr, scope: Scope) -> Scope:
+        """Return a scope that knows the queries of a WITH clause by their names."""
         inner = Scope(scope, dict(scope.ctes))
         for cte in clause.expressions:
             alias = cte.args["alias"]
@@ -78,7 +79,7 @@ class Walk(Expressions):
             operations.append(first)
             clause = first.args.get("with_")
             if clause is not None:
-                scope = self._with(clause, scope)
+                scope = self.with_clause(clause, scope)
             first = first.this
         relation = self.query(first, scope)
         for operation in reversed(operations):
@@ -120,8 +121,6 @@ class Walk(Expressions):
         result = Relation(names, made_from, NOTHING, beyond, fields)
         if args.get("having") is not None:
             scope.filter_by(self.value(args["having"].this, scope))
-        if args.get("qualify") is not None:
-            scope.filter_by(self._value_with_aliases(args["qualify"].this, scope, result))
         if args.get("order") is not None and _is_limited(node):
             scope.filter_by(self._order_keys(args["order"], scope, result))
         result.filters = scope.filters
