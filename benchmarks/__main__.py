@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("supervisor_tick", "progress_tick", "failover", "ingest", "demo_start")
+NAMES = ("supervisor_tick", "progress_tick", "failover", "ingest", "demo_start", "definitions")
 
 
 def main(arguments: list[str]) -> int:
