@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+from tests.paimon.writing import Writer
 
 pytestmark = pytest.mark.dagster
 
@@ -43,14 +46,20 @@ class Project:
         self.folder = folder
         self.defs = folder / "src" / "own" / "defs"
         self.defs.mkdir(parents=True)
+        self.home = folder / "home"
+        self.home.mkdir()
         (folder / "pyproject.toml").write_text(PYPROJECT)
         (folder / "src" / "own" / "__init__.py").touch()
         (folder / "src" / "own" / "definitions.py").write_text(DEFINITIONS)
 
     def dg(self, *arguments: str) -> tuple[int, str]:
+        return self.run("dg", *arguments)
+
+    def run(self, command: str, *arguments: str) -> tuple[int, str]:
         environ = {
             **os.environ,
             "PYTHONPATH": str(self.folder / "src"),
+            "DAGSTER_HOME": str(self.home),
             "DAGSTER_DISABLE_TELEMETRY": "yes",
             "HOME": str(self.folder),
             "http_proxy": "http://127.0.0.1:9",
@@ -58,7 +67,7 @@ class Project:
             "NO_COLOR": "1",
         }
         done = subprocess.run(
-            [str(Path(sys.executable).with_name("dg")), *arguments],
+            [str(Path(sys.executable).with_name(command)), *arguments],
             cwd=self.folder,
             env=environ,
             capture_output=True,
@@ -116,3 +125,34 @@ def test_dg_check_names_the_place_of_a_mistake(project: Project) -> None:
     assert "All component YAML validated successfully." in said
     assert "defs.yaml:3" in said
     assert "The environment variable LAKE_OF_NOBODY is not set." in said
+
+
+@pytest.mark.parametrize(
+    "command", [("dg", "utils", "refresh-defs-state"), ("lakehouse", "discover")]
+)
+def test_tables_of_the_catalog_are_found_by_either_command(
+    project: Project, command: tuple[str, ...]
+) -> None:
+    warehouse = project.folder / "warehouse"
+    Writer(warehouse, "old.history", pa.schema([pa.field("id", pa.int64())]))
+    lake = project.defs / "lake"
+    lake.mkdir()
+    (lake / "orders.sql").write_text("CREATE TABLE ods.orders (id BIGINT);\n")
+    defs = [
+        "type: lakehouse_dagster.LakehouseComponent",
+        "attributes:",
+        f"  catalog: {{warehouse: {warehouse}}}",
+        "  flink: {rest_url: 'http://127.0.0.1:9', sql_gateway_url: 'http://127.0.0.1:9'}",
+        "  scripts: '*.sql'",
+        "  discover: true",
+    ]
+    (lake / "defs.yaml").write_text("\n".join(defs))
+    code, said = project.dg("list", "defs")
+    assert code == 0, said
+    assert "ods/orders" in said
+    assert "old/history" not in said
+    code, said = project.run(*command)
+    assert code == 0, said
+    code, said = project.dg("list", "defs")
+    assert code == 0, said
+    assert "old/history" in said
