@@ -156,7 +156,7 @@ class FlinkTokenizer(tokens.Tokenizer):
         return _join_statement_sets(found) if _STATEMENT_SET.search(sql) else found
 
 
-_UNKNOWN_TO_SQLGLOT = re.compile(r"//|\$\{")
+_UNKNOWN_TO_SQLGLOT = re.compile(r"(?<![:/])//|\$\{")
 _STATEMENT_SET = re.compile(r"\bSTATEMENT\b.*\bSET\b", re.IGNORECASE | re.DOTALL)
 
 
