@@ -8,6 +8,7 @@ from functools import partial
 import dagster as dg
 
 from lakehouse_dagster.errors import CatalogError
+from lakehouse_dagster.streaming.cursor import in_turn
 from lakehouse_dagster.streaming.events import DATA_VERSION, as_result
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.partition_keys import PartitionKeys, in_words
@@ -28,6 +29,8 @@ from lakehouse_dagster.streaming.spec import ProgressPolicy
 PARTITIONS_OUTSIDE = "partitions_outside"
 NAMED = 10
 """At most so many partitions are named in a text."""
+READING_SECONDS = 15
+"""After so long the tables that are left are read in the next tick: Dagster waits 60 s for one."""
 EVENTS_AT_ONCE = 200
 """So many events of partitions are asked for at once."""
 
@@ -51,6 +54,7 @@ class PartitionReporter:
         self._graph = graph
         self._policy = policy
         self._reader = PartitionReader(policy)
+        self._turn = 0
 
     def news(
         self, instance: dg.DagsterInstance, cursors: Mapping[str, PartitionCursor], now: datetime
@@ -85,25 +89,29 @@ class PartitionReporter:
     def _caught_up(
         self, instance: dg.DagsterInstance, cursors: Mapping[str, PartitionCursor], now: datetime
     ) -> tuple[dict[str, PartitionCursor], dict[str, str]]:
-        after: dict[str, PartitionCursor] = {}
+        tables = self._graph.partitions
+        after = {table: cursors.get(table, PartitionCursor()) for table in tables}
         problems: dict[str, str] = {}
-        room = room_for_each(len(self._graph.partitions))
-        catalog = self._runtime.catalog.open() if self._graph.partitions else None
-        for table, keys in self._graph.partitions.items():
-            assert catalog is not None
+        if not tables:
+            return after, problems
+        catalog = self._runtime.catalog.open()
+        enough = self._runtime.clock.deadline(READING_SECONDS)
+        self._turn += 1
+        # Each tick begins with another table, so that none waits for ever behind busy ones.
+        for table in in_turn(list(tables), self._turn, len(tables) + 1):
             asset = self._graph.key(table)
-            before = cursors.get(table, PartitionCursor())
             try:
                 after[table] = self._reader.catch_up(
                     catalog.table(table),
-                    keys,
-                    before,
+                    tables[table],
+                    after[table],
                     now=now,
-                    room=room,
+                    room=room_for_each(len(tables)),
                     known=partial(instance.get_materialized_partitions, asset),
+                    enough=enough,
                 )
             except CatalogError as error:
-                after[table], problems[table] = before, error.message
+                problems[table] = error.message
         return after, problems
 
     def _events(

@@ -216,6 +216,7 @@ class PartitionReader:
         now: datetime,
         room: int,
         known: Callable[[], Set[str]],
+        enough: Callable[[], bool] = lambda: False,
     ) -> PartitionCursor:
         """Read what came since the cursor, as far as there is room for it.
 
@@ -227,6 +228,7 @@ class PartitionReader:
             room: at most so many partitions are pending.
             known: the partitions that Dagster has an event of; asked at the first sight of a table
                 whose first snapshots have expired.
+            enough: asked before each snapshot, whether to leave the rest to the next tick.
 
         Raises:
             CatalogError: the table cannot be read.
@@ -242,6 +244,8 @@ class PartitionReader:
         for _ in range(SNAPSHOTS_AT_ONCE):
             if cursor.seen >= newest:
                 self.listings.pop(table.name, None)
+                break
+            if enough():
                 break
             changed = self._next(table, keys, cursor, now, known)
             outside |= changed.outside

@@ -240,6 +240,25 @@ def test_nothing_new_reads_nothing(reading: Reading) -> None:
     assert reading.tick() == before
 
 
+def test_reading_stops_when_there_was_enough_and_goes_on_later(reading: Reading) -> None:
+    for value in ("a", "b", "c"):
+        reading.write(value)
+    left = iter([False, False, True])
+    cursor = reading.reader.catch_up(
+        reading.table,
+        reading.keys,
+        reading.cursor,
+        now=MUCH_LATER,
+        room=99,
+        known=set,
+        enough=lambda: next(left),
+    )
+    assert (cursor.seen, set(cursor.pending)) == (2, {"a", "b"})
+    reading.cursor = cursor
+    reading.tick()
+    assert reading.versions() == {"a": 1, "b": 2, "c": 3}
+
+
 def test_at_first_sight_what_expired_counts_as_of_the_oldest_snapshot(reading: Reading) -> None:
     for value in ("a", "b", "c", "d"):
         reading.write(value)
