@@ -129,7 +129,7 @@ def test_generated_statements_have_the_lineage_of_the_compiled_plan(planner: Pla
     compare()
     print(f"{made_up.total()} statements, {len(made_up)} make-ups: {dict(outcome)}; {dict(kinds)}")
     assert made_up.total() >= STATEMENTS
-    assert outcome["equal"] >= STATEMENTS * 0.9
+    assert outcome["equal"] >= STATEMENTS * 0.85
     assert len(kinds) == 18
 
 
