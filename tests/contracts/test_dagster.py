@@ -150,6 +150,63 @@ def test_the_newest_event_wins_whoever_wrote_it() -> None:
     assert (latest.asset_materialization.tags or {})["dagster/data_version"] == "4"
 
 
+# Partitions
+
+
+def test_a_run_for_a_range_may_report_only_some_of_its_partitions() -> None:
+    """Why a run that starts a job claims nothing of partitions without data."""
+    spec = dg.AssetSpec(
+        "a", skippable=True, partitions_def=dg.DailyPartitionsDefinition("2026-01-01")
+    )
+
+    def report(context: dg.AssetExecutionContext) -> Any:
+        key = context.partition_keys[1]
+        tags = {"dagster/data_version": "7"}
+        context.log_event(dg.AssetMaterialization("a", partition=key, tags=tags))
+        yield from ()
+
+    report.__annotations__["context"] = dg.AssetExecutionContext
+    policy = dg.BackfillPolicy.single_run()
+    asset = dg.multi_asset(name="m", specs=[spec], backfill_policy=policy)(report)
+    instance = dg.DagsterInstance.ephemeral()
+    tags = {
+        "dagster/asset_partition_range_start": "2026-01-01",
+        "dagster/asset_partition_range_end": "2026-01-03",
+    }
+    assert dg.materialize([asset], instance=instance, tags=tags).success
+    (event,) = instance.fetch_materializations(dg.AssetKey("a"), limit=9).records
+    assert event.asset_materialization is not None
+    assert event.partition_key == "2026-01-02"
+    assert event.asset_materialization.tags == {"dagster/data_version": "7"}
+    assert instance.get_materialized_partitions(dg.AssetKey("a")) == {"2026-01-02"}
+
+
+def test_partitions_of_different_kinds_need_a_mapping_to_depend_on_each_other() -> None:
+    """Why ``streaming/partitioned_assets.py`` gives one."""
+    days = dg.DailyPartitionsDefinition("2026-01-01")
+    regions = dg.StaticPartitionsDefinition(["eu", "us"])
+
+    def loads(mapping: dg.PartitionMapping | None) -> None:
+        above = dg.AssetSpec("above", partitions_def=regions)
+        dep = dg.AssetDep("above", partition_mapping=mapping)
+        below = dg.AssetSpec("below", partitions_def=days, deps=[dep])
+        assets = [
+            dg.multi_asset(name=s.key.path[-1], specs=[s])(lambda: None) for s in (above, below)
+        ]
+        dg.Definitions.validate_loadable(dg.Definitions(assets=assets))
+
+    loads(dg.AllPartitionMapping())
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="Invalid partition mapping"):
+        loads(None)
+
+
+@pytest.mark.parametrize("refused", ["a...b", "a\nb", "a\tb"])
+def test_some_texts_are_no_partition_keys(refused: str) -> None:
+    dg.StaticPartitionsDefinition(["a/b=c", "a b", "%7C", "ü", "x" * 255])
+    with pytest.raises(dg.DagsterInvalidDefinitionError):
+        dg.StaticPartitionsDefinition([refused])
+
+
 # Cancelling
 
 
