@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
 from sqlglot import exp
 
 from lakehouse_dagster.sql.columns import row_fields
@@ -14,6 +15,7 @@ from lakehouse_dagster.sql.lineage import (
     referenced_columns,
 )
 from lakehouse_dagster.sql.model import Certainty, Column, ColumnLineage, ColumnOrigin
+from tests.sql.lineage_queries import queries
 from tests.sql.lineage_samples import lookup, parsed
 
 _MARKS = {Certainty.EXACT: "", Certainty.AT_MOST: " at most", Certainty.UNKNOWN: " ?"}
@@ -400,6 +402,14 @@ QUERIES: dict[str, tuple[str, dict[str, str] | None, str]] = {
 def test_columns_and_filters_of_a_query_are_told(name: str) -> None:
     sql, expected, filters = QUERIES[name]
     assert of(sql) == (expected, filters)
+
+
+@settings(max_examples=100, derandomize=True, database=None, deadline=None)
+@given(queries())
+def test_nothing_is_unknown_of_queries_over_known_tables(made: tuple[str, object]) -> None:
+    found = query_lineage(parsed(made[0]), lookup)
+    assert found.columns
+    assert all(column.certainty is not Certainty.UNKNOWN for column in found.columns)
 
 
 UNKNOWN: dict[str, tuple[str, dict[str, str] | None, str]] = {
