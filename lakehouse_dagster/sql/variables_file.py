@@ -1,4 +1,4 @@
-"""Values for the variables of scripts, kept in a YAML file."""
+"""Values for the variables of scripts, kept in a file: YAML, or lines such as ``NAME=value``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import Any
 
 from lakehouse_dagster.errors import ConfigurationError
 
+_OF_LINES = (".env", ".properties")
+
 
 def read_variables(path: str | Path) -> dict[str, str]:
-    """The values of a YAML file by name: ``a: {b: 1}`` is ``a.b``, and stays the text ``1``.
+    """The values of a file by name.
+
+    ``.env`` and ``.properties`` hold lines ``NAME=value``, other files YAML, where ``a: {b: 1}`` is
+    ``a.b``, and stays the text ``1``.
 
     Raises:
         ConfigurationError: the file cannot be read, or holds something else than names and values.
     """
+    if Path(path).suffix in _OF_LINES:
+        return dict(_lines(path))
     import yaml  # type: ignore[import-untyped]
 
     try:
@@ -34,6 +41,28 @@ def read_variables(path: str | Path) -> dict[str, str]:
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path} holds no names with values.", remedy="Write NAME: value.")
     return dict(_flat(data, "", str(path)))
+
+
+def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"The variables of {path} cannot be read: {getattr(error, 'strerror', 'no UTF-8')}.",
+            remedy="Look at the path.",
+        ) from None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip().removeprefix("export ").strip()
+        if not line or line[0] in "#!":
+            continue
+        name, sign, value = (part.strip() for part in line.partition("="))
+        if not sign or not name or any(letter.isspace() for letter in name):
+            raise ConfigurationError(
+                f"{path}:{number} is no line of the form NAME=value.",
+                remedy="Write NAME=value, or # before a comment.",
+            )
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+        yield name, value[1:-1] if quoted else value
 
 
 def _flat(data: Mapping[Any, Any], above: str, path: str) -> Iterator[tuple[str, str]]:
