@@ -94,7 +94,7 @@ def _split(text: str, path: str) -> ScriptText:
         problems.append(
             Problem(
                 Location(path, 1, 1),
-                Severity.ERROR,
+                Severity.WARNING,
                 "The script holds no statement.",
                 "Leave it out of the scripts.",
             )

@@ -24,8 +24,6 @@ STATEMENTS = [*DECLARATIONS, *(sql for sql, *_ in INSERTS.values())]
         ("USE a;\nSELECT 'x; USE b", "2:8", "The string that begins here does not end."),
         ("USE a;\n\n /* x", "3:2", "The comment that begins here does not end."),
         ("SELECT `x", "1:8", "The quoted name that begins here does not end."),
-        ("", "1:1", "The script holds no statement."),
-        ("-- nothing\n;;", "1:1", "The script holds no statement."),
         ("USE a;\n BEGIN STATEMENT SET; INSERT INTO a.b SELECT 1;", "2:2",
          "The statement set is not closed by END."),
         ("CREATE TABLE a.b (i INT);\nCREATE TABLE a.b (i BIGINT)", "2:1",
@@ -36,6 +34,14 @@ def test_errors_have_a_place_and_a_remedy(text: str, place: str, message: str) -
     found = [p for p in ScriptReader(text, "s.sql").read().problems if p.severity is Severity.ERROR]
     assert [(str(p.location), p.message) for p in found] == [(f"s.sql:{place}", message)]
     assert all(p.remedy for p in found)
+
+
+@pytest.mark.parametrize("text", ["", "-- nothing\n;;"])
+def test_a_script_without_a_statement_is_a_warning(text: str) -> None:
+    (problem,) = ScriptReader(text, "s.sql").read().problems
+    assert str(problem) == (
+        "s.sql:1:1: warning: The script holds no statement. Leave it out of the scripts."
+    )
 
 
 def test_declaring_a_table_twice_alike_is_no_problem() -> None:
