@@ -206,9 +206,11 @@ class FactsReader:
         if document is None:
             return None
         retained = document.get("tagTimeRetained")
+        # Paimon writes the time of creation only for tags that have an end of their own.
+        created_at = _local_time(document.get("tagCreateTime"))
         return TagFacts(
             int(document["id"]),
-            _local_time(document.get("tagCreateTime")),
+            created_at or self._files.modified_at(f"{self._path}/{path}"),
             float(retained) if isinstance(retained, (int, float)) else None,
         )
 
