@@ -6,33 +6,21 @@ Nothing here asks anybody anything: facts, policy, situation and time come in, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
-from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import (
     Action,
     ActionKind,
     Decision,
-    Holder,
     Partition,
     Situation,
 )
-from lakehouse_dagster.maintenance.spec import (
-    Compaction,
-    CompactSpec,
-    ExpireSpec,
-    ManifestSpec,
-    OrphanSpec,
-    PartitionExpirySpec,
-    TablePolicy,
-    TagSpec,
-    size_bytes,
-    span,
-    window_of,
-)
+from lakehouse_dagster.maintenance.case import Case, partition_in_words
+from lakehouse_dagster.maintenance.decide_expiry import DueToGo
+from lakehouse_dagster.maintenance.spec import Compaction, CompactSpec, TablePolicy, size_bytes
 from lakehouse_dagster.paimon.file_facts import (
     POSTPONED_BUCKETS,
     BucketFacts,
@@ -45,11 +33,6 @@ _Wants: TypeAlias = Callable[[BucketFacts, CompactSpec], str | None]
 
 _TARGET_FILE_SIZE = {TableKind.APPEND: 256 * 1024**2}
 _TARGET_FILE_SIZE_WITH_KEY = 128 * 1024**2
-_LONGEST_BACKOFF = timedelta(hours=6)
-_FIRST_BACKOFF = timedelta(minutes=5)
-_BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
-_CLOCKS_DIFFER = timedelta(minutes=1)
-"""What is needed is kept from so much earlier on: whoever committed it has a clock of its own."""
 
 
 def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: datetime) -> Decision:
@@ -67,50 +50,29 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
         return Decision(facts.table, held_back=("Another action on it is under way.",))
     if facts.snapshot_id is None:
         return Decision(facts.table)
-    decider = _Decider(facts, policy, situation, now)
-    actions = tuple(decider.due())
-    return Decision(facts.table, actions, tuple(decider.held_back))
+    case = Case(facts, policy, situation, now)
+    merged = _DueToMerge(case).due()
+    actions = (*([merged] if merged else []), *DueToGo(case).due())
+    return Decision(facts.table, actions, tuple(case.held_back))
 
 
-class _Decider:
-    def __init__(
-        self, facts: TableFacts, policy: TablePolicy, situation: Situation, now: datetime
-    ) -> None:
-        self.facts = facts
-        self.policy = policy
-        self.situation = situation
-        self.now = now
-        self.held_back: list[str] = []
+@dataclass(frozen=True)
+class _DueToMerge:
+    case: Case
 
-    def due(self) -> Iterator[Action]:
-        policy = self.policy
-        if policy.compact is not None and policy.compaction is not Compaction.OFF:
-            yield from self._compaction(policy.compact)
-        if policy.tags is not None:
-            yield from self._tags(policy.tags)
-        if policy.partitions is not None:
-            yield from self._partitions(policy.partitions)
-        if policy.expire is not None:
-            yield from self._snapshots(policy.expire)
-        if policy.changelogs is not None:
-            yield from self._changelogs(policy.changelogs)
-        if policy.manifests is not None:
-            yield from self._manifests(policy.manifests)
-        if policy.orphans is not None:
-            yield from self._orphans(policy.orphans)
+    @property
+    def facts(self) -> TableFacts:
+        return self.case.facts
 
-    # compaction
-
-    def _compaction(self, spec: CompactSpec) -> Iterator[Action]:
-        if self.situation.compacts_by_itself:
-            return
+    def due(self) -> Action | None:
+        policy = self.case.policy
+        spec = policy.compact
+        if spec is None or policy.compaction is Compaction.OFF:
+            return None
+        if self.case.situation.compacts_by_itself:
+            return None
         full = self._chosen(spec, ActionKind.COMPACT_FULL, self._wants_full)
-        if full is not None:
-            yield full
-            return
-        minor = self._chosen(spec, ActionKind.COMPACT, self._wants_minor)
-        if minor is not None:
-            yield minor
+        return full or self._chosen(spec, ActionKind.COMPACT, self._wants_minor)
 
     def _chosen(self, spec: CompactSpec, kind: ActionKind, wants: _Wants) -> Action | None:
         due = [
@@ -118,7 +80,7 @@ class _Decider:
             for bucket in self.facts.buckets
             if (reason := wants(bucket, spec)) is not None
         ]
-        if not due or not self._may_begin(kind, spec):
+        if not due or not self.case.may_begin(kind, spec):
             return None
         partitions = _worst_first(bucket for bucket, _ in due)
         chosen = partitions[: spec.partitions_a_run]
@@ -173,204 +135,11 @@ class _Decider:
                 return f"{_place(bucket)} has {bucket.level0_files} unmerged files"
             return None
         if (
-            bucket.small_files >= spec.small_files
+            bucket.small_files >= max(spec.small_files, self._fewest_files)
             and bucket.small_files >= spec.small_share * bucket.files
         ):
             return f"{_place(bucket)} has {bucket.small_files} small files of {bucket.files}"
         return None
-
-    # expiry
-
-    def _snapshots(self, spec: ExpireSpec) -> Iterator[Action]:
-        facts = self.facts
-        if facts.snapshot_count <= spec.keep_at_least or facts.oldest_snapshot_at is None:
-            return
-        older_than = self.now - span(spec.keep_for)
-        if facts.oldest_snapshot_at >= older_than:
-            return
-        holding = [h for h in self.situation.holders if self._holds(h, older_than)]
-        if holding:
-            held_from = min(h.committed_at or facts.oldest_snapshot_at for h in holding)
-            older_than = held_from - _CLOCKS_DIFFER
-            self.held_back.append(f"Old snapshots are kept for {'; '.join(map(str, holding))}.")
-        if facts.oldest_snapshot_at >= older_than:
-            return
-        if not self._may_begin(ActionKind.EXPIRE_SNAPSHOTS, spec):
-            return
-        age = in_words((self.now - facts.oldest_snapshot_at).total_seconds())
-        yield Action(
-            facts.table,
-            ActionKind.EXPIRE_SNAPSHOTS,
-            f"{facts.snapshot_count} snapshots, the oldest {age} old.",
-            keep=spec.keep_at_least,
-            older_than=older_than,
-            figures={
-                "snapshots": str(facts.snapshot_count),
-                "keep at least": str(spec.keep_at_least),
-                "older than": f"{older_than:%Y-%m-%d %H:%M:%S} UTC",
-            },
-            benefit=float(facts.snapshot_count - spec.keep_at_least),
-        )
-
-    def _holds(self, holder: Holder, older_than: datetime) -> bool:
-        """Whether something that it needs would go."""
-        if holder.snapshot_id is None:
-            return True
-        if holder.snapshot_id > (self.facts.snapshot_id or 0):
-            return False
-        return holder.committed_at is None or holder.committed_at <= older_than + _CLOCKS_DIFFER
-
-    def _changelogs(self, spec: ExpireSpec) -> Iterator[Action]:
-        facts = self.facts
-        if facts.changelog_count <= spec.keep_at_least or facts.oldest_changelog_id is None:
-            return
-        keep = spec.keep_at_least
-        newest = facts.oldest_changelog_id + facts.changelog_count - 1
-        for holder in self.situation.holders:
-            needed = holder.snapshot_id
-            if needed is None or needed <= newest:
-                keep = max(keep, newest - max(needed or 0, facts.oldest_changelog_id) + 1)
-        if keep >= facts.changelog_count:
-            self.held_back.append("All changelogs are still needed.")
-            return
-        if not self._may_begin(ActionKind.EXPIRE_CHANGELOGS, spec):
-            return
-        yield Action(
-            facts.table,
-            ActionKind.EXPIRE_CHANGELOGS,
-            f"{facts.changelog_count} changelogs beside {facts.snapshot_count} snapshots.",
-            keep=keep,
-            older_than=self.now - span(spec.keep_for),
-            figures={"changelogs": str(facts.changelog_count), "keep": str(keep)},
-            benefit=float(facts.changelog_count - keep),
-        )
-
-    def _partitions(self, spec: PartitionExpirySpec) -> Iterator[Action]:
-        column = spec.column or next(iter(self.facts.partition_keys), None)
-        if column not in self.facts.partition_keys:
-            self.held_back.append(
-                f"Partitions cannot expire: {column or 'the table'} is no partition column."
-            )
-            return
-        past: list[tuple[datetime, Partition]] = []
-        unread: list[str] = []
-        bound = self.now - span(spec.keep_for)
-        for partition in sorted({b.partition for b in self.facts.buckets}, key=str):
-            at = _time_of(dict(partition)[column], spec.format)
-            if at is None:
-                unread.append(_in_words(partition))
-            elif at < bound:
-                past.append((at, partition))
-        if unread:
-            self.held_back.append(
-                f"{len(unread)} partitions stay, as {column} is not of the format {spec.format}: "
-                f"{', '.join(unread[:10])}."
-            )
-        if not past or not self._may_begin(ActionKind.EXPIRE_PARTITIONS, spec):
-            return
-        oldest_first = sorted(past, key=lambda dated: dated[0])
-        chosen = tuple(partition for _, partition in oldest_first[: spec.partitions_a_run])
-        files = sum(b.files for b in self.facts.buckets if b.partition in set(chosen))
-        yield Action(
-            self.facts.table,
-            ActionKind.EXPIRE_PARTITIONS,
-            f"{len(past)} partitions are older than {_in_days(spec.keep_for)}"
-            + (f"; the oldest {len(chosen)} go now." if len(past) > len(chosen) else "."),
-            partitions=chosen,
-            older_than=bound,
-            figures={"partitions": str(len(past)), "files": str(files)},
-            benefit=float(files),
-        )
-
-    def _tags(self, spec: TagSpec) -> Iterator[Action]:
-        bound = self.now - span(spec.keep_for)
-        old = [
-            name
-            for name, tag in sorted(self.facts.tags.items())
-            if fnmatchcase(name, spec.names)
-            and tag.created_at is not None
-            and tag.created_at < bound
-        ]
-        kept = [name for name in old if name in self.situation.protected_tags]
-        if kept:
-            self.held_back.append(f"Tags stay, as branches stand on them: {', '.join(kept)}.")
-        names = tuple(name for name in old if name not in self.situation.protected_tags)
-        if names and self._may_begin(ActionKind.EXPIRE_TAGS, None):
-            yield Action(
-                self.facts.table,
-                ActionKind.EXPIRE_TAGS,
-                f"{len(names)} tags are older than {_in_days(spec.keep_for)}.",
-                names=names,
-                figures={"tags": str(len(names))},
-                benefit=float(len(names)),
-            )
-
-    # what lies about
-
-    def _manifests(self, spec: ManifestSpec) -> Iterator[Action]:
-        count = self.facts.manifest_files
-        if count > spec.files and self._may_begin(ActionKind.COMPACT_MANIFESTS, None):
-            yield Action(
-                self.facts.table,
-                ActionKind.COMPACT_MANIFESTS,
-                f"The newest snapshot has {count} manifests.",
-                figures={"manifests": str(count)},
-                rewrite_bytes=self.facts.manifest_bytes,
-                benefit=float(count - 1),
-            )
-
-    def _orphans(self, spec: OrphanSpec) -> Iterator[Action]:
-        """First a search; a day later, if it found no more than may go, the removal of these."""
-        search = self.situation.of(ActionKind.FIND_ORPHANS)
-        removed_at = self.situation.of(ActionKind.REMOVE_ORPHANS).done_at
-        if search.done_at is None or self.now - search.done_at >= span(spec.every):
-            if self._may_begin(ActionKind.FIND_ORPHANS, None):
-                yield Action(
-                    self.facts.table,
-                    ActionKind.FIND_ORPHANS,
-                    f"No search for orphans in the last {_in_days(spec.every)}.",
-                    older_than=self.now - span(spec.older_than),
-                )
-            return
-        if not search.found_files or (removed_at is not None and removed_at >= search.done_at):
-            return
-        found = f"{search.found_files} files ({search.found_bytes} bytes) that no snapshot knows"
-        too_many = search.found_files > spec.most_files
-        if too_many or search.found_bytes > size_bytes(spec.most_size):
-            self.held_back.append(
-                f"{found} are more than may be removed without a person "
-                f"({spec.most_files} files, {spec.most_size} bytes)."
-            )
-            return
-        old_enough = self.now - search.done_at >= _BETWEEN_SEARCH_AND_REMOVAL
-        if old_enough and self._may_begin(ActionKind.REMOVE_ORPHANS, None):
-            yield Action(
-                self.facts.table,
-                ActionKind.REMOVE_ORPHANS,
-                f"{found}, found at {search.done_at:%Y-%m-%d %H:%M} UTC.",
-                older_than=search.older_than,
-                figures={"files": str(search.found_files), "bytes": str(search.found_bytes)},
-                benefit=float(search.found_files),
-            )
-
-    # whether now
-
-    def _may_begin(
-        self, kind: ActionKind, spec: CompactSpec | ExpireSpec | PartitionExpirySpec | None
-    ) -> bool:
-        past = self.situation.of(kind)
-        if past.failed_at is not None and self.now < past.failed_at + _backoff(past.failures):
-            again = past.failed_at + _backoff(past.failures)
-            self.held_back.append(
-                f"{kind.value} failed {past.failures} times in a row; tried again after "
-                f"{again:%Y-%m-%d %H:%M} UTC."
-            )
-            return False
-        window = None if spec is None else window_of(spec)
-        if window is not None and not window.is_open(self.now):
-            self.held_back.append(f"{kind.value} is due and waits for its window ({window.cron}).")
-            return False
-        return True
 
     @property
     def _keyed(self) -> bool:
@@ -380,6 +149,12 @@ class _Decider:
     def _compaction_trigger(self) -> int:
         """Below so many sorted runs a minor compaction does nothing."""
         written = self.facts.options.get("num-sorted-run.compaction-trigger", "")
+        return int(written) if written.isdigit() else 5
+
+    @property
+    def _fewest_files(self) -> int:
+        """Fewer small files than this Paimon does not merge."""
+        written = self.facts.options.get("compaction.min.file-num", "")
         return int(written) if written.isdigit() else 5
 
     @property
@@ -402,28 +177,6 @@ def _files_after(bucket: BucketFacts, target_file_bytes: int) -> int:
     return min(bucket.files, max(1, math.ceil(bucket.size_bytes / target_file_bytes)))
 
 
-def _backoff(failures: int) -> timedelta:
-    doubled: int = 2 ** min(max(failures - 1, 0), 20)
-    return min(_FIRST_BACKOFF * doubled, _LONGEST_BACKOFF)
-
-
-def _in_days(setting: timedelta | str) -> str:
-    return in_words(span(setting).total_seconds())
-
-
-def _time_of(value: str | None, written: str) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return datetime.strptime(value, written).replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None
-
-
 def _place(bucket: BucketFacts) -> str:
-    where = _in_words(bucket.partition)
+    where = partition_in_words(bucket.partition)
     return f"{where}, bucket {bucket.bucket}" if where else f"bucket {bucket.bucket}"
-
-
-def _in_words(partition: Sequence[tuple[str, str | None]]) -> str:
-    return "/".join(f"{c}={'NULL' if v is None else v}" for c, v in partition)

@@ -87,11 +87,12 @@ def run_job(
     job_manager: JobManager,
     log: logging.Logger,
     *,
-    on_poll: Callable[[float], None] = lambda _: None,
+    on_poll: Callable[[float, str], None] = lambda _seconds, _state: None,
 ) -> None:
     """Submit a CALL whose work a Flink job does, and wait for the job's end.
 
-    When the work is cancelled, so is the job.
+    When the work is cancelled, so is the job. ``on_poll`` is told again and again for how many
+    seconds it has been running, and in which state it is.
 
     Raises:
         MaintenanceConflictError: the job lost against a commit of the table's writer.
@@ -196,7 +197,7 @@ def _end_of(
     runtime: Runtime,
     work: FlinkWork,
     job_manager: JobManager,
-    on_poll: Callable[[float], None],
+    on_poll: Callable[[float, str], None],
 ) -> FlinkJobStatus | None:
     """How the job ended; None when the cluster does not know it (any more)."""
     clock = runtime.clock
@@ -204,10 +205,10 @@ def _end_of(
     missing = 0
     silent = None
     while True:
-        on_poll(clock.monotonic() - began)
         try:
             job = job_manager.job(work.job_id)
             silent = None
+            on_poll(clock.monotonic() - began, job.status.value if job else "not to be seen")
         except ClusterUnreachableError:
             silent = silent or clock.deadline(runtime.policy.seconds("stop_timeout"))
             if silent():

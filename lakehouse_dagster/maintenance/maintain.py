@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from lakehouse_dagster.errors import LakehouseError, LeaseHeldError
+from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, MaintenanceError
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
 from lakehouse_dagster.maintenance.budget import ActionGroup, Postponed, within_budget
-from lakehouse_dagster.maintenance.decide import decide
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.perform import Performing, perform
-from lakehouse_dagster.maintenance.situation import (
-    past_of_tables,
-    situation_of,
-    tables_to_look_at,
-)
+from lakehouse_dagster.maintenance.situation import past_of_tables, tables_to_look_at
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
+from lakehouse_dagster.maintenance.survey import look_at
+from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.apply import CancelledByUserError
 from lakehouse_dagster.streaming.runtime import LOGGER
-from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
+from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, ActionState
+
+ROUNDS = 4
+DONE = ActionState.DONE
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,7 @@ def look(
     decisions, failures = [], []
     for table in tables_to_look_at(keeper, tables):
         try:
-            facts = keeper.facts(table)
-            situation = situation_of(keeper, facts, past)
-            now = keeper.runtime.clock.now()
-            decisions.append(decide(facts, policy.for_table(table), situation, now))
+            decisions.append(look_at(keeper, policy.for_table(table), table, past).decision)
         except LakehouseError as error:
             failures.append(Failure((table,), error))
     return tuple(decisions), tuple(failures)
@@ -101,6 +98,81 @@ def maintain(
     return Maintained(decisions, tuple(done), plan.postponed, (*failures, *crew.failures))
 
 
+def maintain_in_rounds(
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    tables: Iterable[str] | None = None,
+    *,
+    holder: str,
+    kinds: frozenset[ActionKind] = frozenset(ActionKind),
+    log: logging.Logger = LOGGER,
+    rounds: int = ROUNDS,
+) -> Maintained:
+    """The same again and again, as what a table is due for next is decided by what was done.
+
+    It ends when nothing more is done, when something fails, or after so many rounds. Decisions and
+    what was postponed are those of the last round.
+    """
+    wanted = None if tables is None else tuple(tables)
+    done: list[ActionRecord] = []
+    for _ in range(rounds):
+        last = maintain(keeper, policy, wanted, holder=holder, kinds=kinds, log=log)
+        done += last.done
+        if last.failures or not last.done or any(r.state is not DONE for r in last.done):
+            break
+    return replace(last, done=tuple(done))
+
+
+def compact_now(
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    tables: Iterable[str],
+    *,
+    partitions: Sequence[Mapping[str, str | None]] = (),
+    holder: str,
+    log: logging.Logger = LOGGER,
+) -> Maintained:
+    """Compact chosen tables in full because a person says so, whether or not they are due.
+
+    Args:
+        partitions: only these; each names the values of some or all partition columns.
+
+    What cannot be compacted is a failure, and the other tables are compacted.
+    """
+    groups, failures = [], []
+    for table in tables:
+        try:
+            action = _full_compaction(keeper.facts(table), partitions)
+            groups.append(ActionGroup((action,)))
+        except LakehouseError as error:
+            failures.append(Failure((table,), error))
+    crew = _Crew(keeper, policy, holder, None, log, only_if_due=False)
+    done = crew.do(groups)
+    return Maintained((), tuple(done), (), (*failures, *crew.failures))
+
+
+def _full_compaction(facts: TableFacts, wanted: Sequence[Mapping[str, str | None]]) -> Action:
+    if facts.problem is not None:
+        raise MaintenanceError(f"Nothing is done to {facts.table}: {facts.problem}")
+    there = dict.fromkeys(bucket.partition for bucket in facts.buckets)
+    chosen = [p for p in there if any(said.items() <= dict(p).items() for said in wanted)]
+    if wanted and not chosen:
+        raise MaintenanceError(
+            f"{facts.table} has none of the partitions {[dict(w) for w in wanted]}.",
+            remedy=f"Its partition columns are {', '.join(facts.partition_keys) or 'none'}.",
+        )
+    buckets = [b for b in facts.buckets if not wanted or b.partition in set(chosen)]
+    size = sum(bucket.size_bytes for bucket in buckets)
+    return Action(
+        facts.table,
+        ActionKind.COMPACT_FULL,
+        "A person asked for it.",
+        partitions=tuple(chosen) if wanted else None,
+        figures={"files": str(sum(b.files for b in buckets)), "bytes": str(size)},
+        rewrite_bytes=size,
+    )
+
+
 @dataclass
 class _Crew:
     keeper: Keeper
@@ -108,6 +180,7 @@ class _Crew:
     holder: str
     how: Performing | None
     log: logging.Logger
+    only_if_due: bool = True
     failures: list[Failure] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -132,7 +205,7 @@ class _Crew:
     def _one(self, group: ActionGroup) -> tuple[ActionRecord, ...]:
         try:
             with self.keeper.hold(group.tables, self.holder) as held:
-                still_due = self._still_due(group)
+                still_due = self._still_due(group) if self.only_if_due else group
                 if not still_due.actions:
                     return ()
                 return perform(held, still_due, self._how(still_due))
@@ -148,22 +221,18 @@ class _Crew:
         kept = []
         past = past_of_tables(self.keeper)
         for action in group.actions:
-            facts = self.keeper.facts(action.table)
-            situation = replace(situation_of(self.keeper, facts, past), running=False)
-            decision = decide(
-                facts,
-                self.policy.for_table(action.table),
-                situation,
-                self.keeper.runtime.clock.now(),
-            )
-            kept += [again for again in decision.actions if again.kind is action.kind]
+            policy = self.policy.for_table(action.table)
+            looked = look_at(self.keeper, policy, action.table, past, held=True)
+            kept += [again for again in looked.decision.actions if again.kind is action.kind]
         return ActionGroup(tuple(kept))
 
     def _how(self, group: ActionGroup) -> Performing:
         if self.how is not None:
             return self.how
         compact = self.policy.for_table(group.tables[0]).compact
-        return Performing(attempts=compact.attempts if compact else 1, log=self.log)
+        return Performing(
+            attempts=compact.attempts if compact else 1, on_progress=self.log.info, log=self.log
+        )
 
 
 def describe(action: Action) -> str:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     ClusterUnreachableError,
     LakehouseError,
@@ -39,6 +40,7 @@ _ID_NAMESPACE = uuid.UUID("0b8b7d0e-51a7-5a6e-8d1c-3f1b8a1f6c55")
 _CALLS_AT_MOST = 200
 """An expiry that is called until nothing is left stops after so many, and goes on next time."""
 _FIRST_PAUSE_SECONDS = 5.0
+_TOLD_EVERY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,14 @@ class _Work:
                 )
                 self.how.on_progress(f"{self._what}: attempt {attempt}, Flink job {work.job_id}")
                 try:
-                    run_job(self.held, session, work, self.job_manager, self.how.log)
+                    run_job(
+                        self.held,
+                        session,
+                        work,
+                        self.job_manager,
+                        self.how.log,
+                        on_poll=self._now_and_then(work.job_id),
+                    )
                     return ()
                 except MaintenanceConflictError as error:
                     if attempt == self.how.attempts:
@@ -176,6 +185,21 @@ class _Work:
                     self.how.log.warning("%s", error)
             self.held.runtime.clock.sleep(self.how.first_pause_seconds * 2 ** (attempt - 1))
         return ()
+
+    def _now_and_then(self, job_id: str) -> Callable[[float, str], None]:
+        """Tells of a job every few seconds in which state it is."""
+        told = 0.0
+
+        def poll(seconds: float, state: str) -> None:
+            nonlocal told
+            if seconds - told >= _TOLD_EVERY_SECONDS:
+                told = seconds
+                self.how.on_progress(
+                    f"{self._what} of {', '.join(self.held.tables)[:200]}: Flink job {job_id} is "
+                    f"{state} after {in_words(seconds)}"
+                )
+
+        return poll
 
     @property
     def _what(self) -> str:

@@ -166,12 +166,15 @@ class OrphanSpec:
         older_than: only files older than this, at least a day: younger ones may belong to a
             commit under way.
         most_files, most_size: if a dry run finds more, nothing is removed and a person is asked.
+        cron, lasts: the window in which it may begin; at any time by default.
     """
 
     every: timedelta | str = "7d"
     older_than: timedelta | str = "3d"
     most_files: int = 10_000
     most_size: int | str = "10 gb"
+    cron: str | None = None
+    lasts: timedelta | str = "2h"
 
     def __post_init__(self) -> None:
         _checked(self)
@@ -181,6 +184,30 @@ class OrphanSpec:
                 f"OrphanSpec.older_than is {self.older_than}.",
                 remedy="Write at least 1d: younger files may belong to a commit under way.",
             )
+
+
+@dataclass(frozen=True)
+class CheckBounds:
+    """Beyond what a table's checks fail: maintenance does not keep up with it, or is kept from it.
+
+    Args:
+        small_files: the most small files …
+        small_share: … as long as they are no more than this share of all files.
+        expiry_lag: how much older than ``ExpireSpec.keep_for`` the oldest snapshot may be.
+        level0_files: the most unmerged files in one bucket (primary key).
+        postponed_files: the most files that no reader sees before a compaction (``bucket = -2``).
+        orphan_files: the most files that the last search found and nothing has removed.
+    """
+
+    small_files: int = 100
+    small_share: float = 0.8
+    expiry_lag: timedelta | str = "1d"
+    level0_files: int = 60
+    postponed_files: int = 20
+    orphan_files: int = 1_000
+
+    def __post_init__(self) -> None:
+        _checked(self, shares=("small_share",))
 
 
 @dataclass(frozen=True)
@@ -195,6 +222,8 @@ class TablePolicy:
     tags: TagSpec | None = None
     manifests: ManifestSpec | None = field(default_factory=ManifestSpec)
     orphans: OrphanSpec | None = None
+    bounds: CheckBounds | None = field(default_factory=CheckBounds)
+    """Of the asset checks; None for no checks."""
 
     def __post_init__(self) -> None:
         try:
@@ -256,7 +285,9 @@ def _letters(pattern: str) -> tuple[int, str]:
     return len(pattern.replace("*", "").replace("?", "")), pattern
 
 
-def window_of(spec: CompactSpec | ExpireSpec | PartitionExpirySpec) -> Window | None:
+def window_of(
+    spec: CompactSpec | ExpireSpec | PartitionExpirySpec | OrphanSpec,
+) -> Window | None:
     """The window that a spec's cron opens; None when it may begin at any time."""
     return None if spec.cron is None else Window(spec.cron, spec.lasts)
 

@@ -1,0 +1,241 @@
+"""What of a table's history is due to go: snapshots, changelogs, partitions, tags, orphans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
+
+from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.maintenance.actions import Action, ActionKind, Holder, Partition
+from lakehouse_dagster.maintenance.case import Case, partition_in_words
+from lakehouse_dagster.maintenance.spec import (
+    ExpireSpec,
+    ManifestSpec,
+    OrphanSpec,
+    PartitionExpirySpec,
+    TagSpec,
+    size_bytes,
+    span,
+)
+from lakehouse_dagster.paimon.file_facts import TableFacts
+
+_BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""What is needed is kept from so much earlier on: whoever committed it has a clock of its own."""
+
+
+@dataclass(frozen=True)
+class DueToGo:
+    """What is due of one table; what is held back is noted in the case."""
+
+    case: Case
+
+    @property
+    def facts(self) -> TableFacts:
+        """Of the table."""
+        return self.case.facts
+
+    def due(self) -> Iterator[Action]:
+        """In the order in which it is done."""
+        policy = self.case.policy
+        if policy.tags is not None:
+            yield from self._tags(policy.tags)
+        if policy.partitions is not None:
+            yield from self._partitions(policy.partitions)
+        if policy.expire is not None:
+            yield from self._snapshots(policy.expire)
+        if policy.changelogs is not None:
+            yield from self._changelogs(policy.changelogs)
+        if policy.manifests is not None:
+            yield from self._manifests(policy.manifests)
+        if policy.orphans is not None:
+            yield from self._orphans(policy.orphans)
+
+    def _snapshots(self, spec: ExpireSpec) -> Iterator[Action]:
+        facts = self.facts
+        if facts.snapshot_count <= spec.keep_at_least or facts.oldest_snapshot_at is None:
+            return
+        older_than = self.case.now - span(spec.keep_for)
+        if facts.oldest_snapshot_at >= older_than:
+            return
+        holding = [h for h in self.case.situation.holders if self._holds(h, older_than)]
+        if holding:
+            held_from = min(h.committed_at or facts.oldest_snapshot_at for h in holding)
+            older_than = held_from - _CLOCKS_DIFFER
+            self.case.held_back.append(
+                f"Old snapshots are kept for {'; '.join(map(str, holding))}."
+            )
+        if facts.oldest_snapshot_at >= older_than:
+            return
+        if not self.case.may_begin(ActionKind.EXPIRE_SNAPSHOTS, spec):
+            return
+        age = in_words((self.case.now - facts.oldest_snapshot_at).total_seconds())
+        yield Action(
+            facts.table,
+            ActionKind.EXPIRE_SNAPSHOTS,
+            f"{facts.snapshot_count} snapshots, the oldest {age} old.",
+            keep=spec.keep_at_least,
+            older_than=older_than,
+            figures={
+                "snapshots": str(facts.snapshot_count),
+                "keep at least": str(spec.keep_at_least),
+                "older than": f"{older_than:%Y-%m-%d %H:%M:%S} UTC",
+            },
+            benefit=float(facts.snapshot_count - spec.keep_at_least),
+        )
+
+    def _holds(self, holder: Holder, older_than: datetime) -> bool:
+        """Whether something that it needs would go."""
+        if holder.snapshot_id is None:
+            return True
+        if holder.snapshot_id > (self.facts.snapshot_id or 0):
+            return False
+        return holder.committed_at is None or holder.committed_at <= older_than + _CLOCKS_DIFFER
+
+    def _changelogs(self, spec: ExpireSpec) -> Iterator[Action]:
+        facts = self.facts
+        if facts.changelog_count <= spec.keep_at_least or facts.oldest_changelog_id is None:
+            return
+        keep = spec.keep_at_least
+        newest = facts.oldest_changelog_id + facts.changelog_count - 1
+        for holder in self.case.situation.holders:
+            needed = holder.snapshot_id
+            if needed is None or needed <= newest:
+                keep = max(keep, newest - max(needed or 0, facts.oldest_changelog_id) + 1)
+        if keep >= facts.changelog_count:
+            self.case.held_back.append("All changelogs are still needed.")
+            return
+        if not self.case.may_begin(ActionKind.EXPIRE_CHANGELOGS, spec):
+            return
+        yield Action(
+            facts.table,
+            ActionKind.EXPIRE_CHANGELOGS,
+            f"{facts.changelog_count} changelogs beside {facts.snapshot_count} snapshots.",
+            keep=keep,
+            older_than=self.case.now - span(spec.keep_for),
+            figures={"changelogs": str(facts.changelog_count), "keep": str(keep)},
+            benefit=float(facts.changelog_count - keep),
+        )
+
+    def _partitions(self, spec: PartitionExpirySpec) -> Iterator[Action]:
+        column = spec.column or next(iter(self.facts.partition_keys), None)
+        if column not in self.facts.partition_keys:
+            self.case.held_back.append(
+                f"Partitions cannot expire: {column or 'the table'} is no partition column."
+            )
+            return
+        past: list[tuple[datetime, Partition]] = []
+        unread: list[str] = []
+        bound = self.case.now - span(spec.keep_for)
+        for partition in sorted({b.partition for b in self.facts.buckets}, key=str):
+            at = _time_of(dict(partition)[column], spec.format)
+            if at is None:
+                unread.append(partition_in_words(partition))
+            elif at < bound:
+                past.append((at, partition))
+        if unread:
+            self.case.held_back.append(
+                f"{len(unread)} partitions stay, as {column} is not of the format {spec.format}: "
+                f"{', '.join(unread[:10])}."
+            )
+        if not past or not self.case.may_begin(ActionKind.EXPIRE_PARTITIONS, spec):
+            return
+        oldest_first = sorted(past, key=lambda dated: dated[0])
+        chosen = tuple(partition for _, partition in oldest_first[: spec.partitions_a_run])
+        files = sum(b.files for b in self.facts.buckets if b.partition in set(chosen))
+        yield Action(
+            self.facts.table,
+            ActionKind.EXPIRE_PARTITIONS,
+            f"{len(past)} partitions are older than {_in_days(spec.keep_for)}"
+            + (f"; the oldest {len(chosen)} go now." if len(past) > len(chosen) else "."),
+            partitions=chosen,
+            older_than=bound,
+            figures={"partitions": str(len(past)), "files": str(files)},
+            benefit=float(files),
+        )
+
+    def _tags(self, spec: TagSpec) -> Iterator[Action]:
+        bound = self.case.now - span(spec.keep_for)
+        old = [
+            name
+            for name, tag in sorted(self.facts.tags.items())
+            if fnmatchcase(name, spec.names)
+            and tag.created_at is not None
+            and tag.created_at < bound
+        ]
+        kept = [name for name in old if name in self.case.situation.protected_tags]
+        if kept:
+            self.case.held_back.append(f"Tags stay, as branches stand on them: {', '.join(kept)}.")
+        names = tuple(name for name in old if name not in self.case.situation.protected_tags)
+        if names and self.case.may_begin(ActionKind.EXPIRE_TAGS, None):
+            yield Action(
+                self.facts.table,
+                ActionKind.EXPIRE_TAGS,
+                f"{len(names)} tags are older than {_in_days(spec.keep_for)}.",
+                names=names,
+                figures={"tags": str(len(names))},
+                benefit=float(len(names)),
+            )
+
+    # what lies about
+
+    def _manifests(self, spec: ManifestSpec) -> Iterator[Action]:
+        count = self.facts.manifest_files
+        if count > spec.files and self.case.may_begin(ActionKind.COMPACT_MANIFESTS, None):
+            yield Action(
+                self.facts.table,
+                ActionKind.COMPACT_MANIFESTS,
+                f"The newest snapshot has {count} manifests.",
+                figures={"manifests": str(count)},
+                rewrite_bytes=self.facts.manifest_bytes,
+                benefit=float(count - 1),
+            )
+
+    def _orphans(self, spec: OrphanSpec) -> Iterator[Action]:
+        """First a search; a day later, if it found no more than may go, the removal of these."""
+        search = self.case.situation.of(ActionKind.FIND_ORPHANS)
+        removed_at = self.case.situation.of(ActionKind.REMOVE_ORPHANS).done_at
+        if search.done_at is None or self.case.now - search.done_at >= span(spec.every):
+            if self.case.may_begin(ActionKind.FIND_ORPHANS, spec):
+                yield Action(
+                    self.facts.table,
+                    ActionKind.FIND_ORPHANS,
+                    f"No search for orphans in the last {_in_days(spec.every)}.",
+                    older_than=self.case.now - span(spec.older_than),
+                )
+            return
+        if not search.found_files or (removed_at is not None and removed_at >= search.done_at):
+            return
+        found = f"{search.found_files} files ({search.found_bytes} bytes) that no snapshot knows"
+        too_many = search.found_files > spec.most_files
+        if too_many or search.found_bytes > size_bytes(spec.most_size):
+            self.case.held_back.append(
+                f"{found} are more than may be removed without a person "
+                f"({spec.most_files} files, {spec.most_size} bytes)."
+            )
+            return
+        old_enough = self.case.now - search.done_at >= _BETWEEN_SEARCH_AND_REMOVAL
+        if old_enough and self.case.may_begin(ActionKind.REMOVE_ORPHANS, spec):
+            yield Action(
+                self.facts.table,
+                ActionKind.REMOVE_ORPHANS,
+                f"{found}, found at {search.done_at:%Y-%m-%d %H:%M} UTC.",
+                older_than=search.older_than,
+                figures={"files": str(search.found_files), "bytes": str(search.found_bytes)},
+                benefit=float(search.found_files),
+            )
+
+
+def _in_days(setting: timedelta | str) -> str:
+    return in_words(span(setting).total_seconds())
+
+
+def _time_of(value: str | None, written: str) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.strptime(value, written).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
