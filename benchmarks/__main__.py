@@ -5,7 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("supervisor_tick", "progress_tick", "failover", "ingest", "demo_start", "definitions")
+NAMES = (
+    "supervisor_tick",
+    "progress_tick",
+    "failover",
+    "ingest",
+    "demo_start",
+    "definitions",
+    "file_facts",
+)
 
 
 def main(arguments: list[str]) -> int:
