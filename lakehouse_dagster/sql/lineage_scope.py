@@ -25,10 +25,15 @@ class Origins:
         self._told: dict[int, tuple[tuple[ColumnOrigin, ...], Certainty]] = {}
 
     def bits(self, columns: Iterable[ColumnLineage]) -> list[int]:
-        """Give every column a bit of its own."""
-        first = len(self._meanings)
-        self._meanings.extend(columns)
-        return [1 << position for position in range(first, len(self._meanings))]
+        """Give every column a bit of its own; a constant has none."""
+        return [
+            NOTHING if not c.origins and c.certainty is Certainty.EXACT else self._bit(c)
+            for c in columns
+        ]
+
+    def _bit(self, column: ColumnLineage) -> int:
+        self._meanings.append(column)
+        return 1 << len(self._meanings) - 1
 
     def at_most(self, made_from: int) -> int:
         """Give a bit to what is made from some of these columns, perhaps not from all."""

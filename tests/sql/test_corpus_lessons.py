@@ -182,6 +182,19 @@ def test_views_with_column_lists_and_views_on_views_lead_to_the_sources() -> Non
     assert columns == {"code": ["kafka/a.k"], "total": ["kafka/a.n"], "m": ["kafka/b.m"]}
 
 
+def test_a_constant_column_of_a_view_is_a_constant_to_a_window_function_too() -> None:
+    text = f"""
+    CREATE TEMPORARY TABLE o (id INT, n INT, ts TIMESTAMP(3)) {KAFKA.format("o")};
+    CREATE TABLE app.t (n INT);
+    CREATE VIEW marked AS SELECT id, ts, 'real' AS flag FROM o;
+    INSERT INTO app.t
+    SELECT SUM(IF(flag = 'fake', 0, 1)) OVER (PARTITION BY id ORDER BY ts) FROM marked;
+    """
+    (flow,) = flows(read(text))
+    assert flow.columns is not None
+    assert [str(origin) for origin in flow.columns[0].origins] == ["kafka/o.id", "kafka/o.ts"]
+
+
 @pytest.mark.parametrize(
     "insert",
     [
