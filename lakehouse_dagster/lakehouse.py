@@ -44,6 +44,8 @@ from lakehouse_dagster.system_db import SystemDatabase
 if TYPE_CHECKING:
     import dagster as dg
 
+    from lakehouse_dagster.maintenance.held import Keeper
+    from lakehouse_dagster.maintenance.spec import MaintenancePolicy
     from lakehouse_dagster.paimon import TableSchema
     from lakehouse_dagster.streaming.graph import AssetGraph
     from lakehouse_dagster.streaming.translator import LakehouseTranslator
@@ -83,6 +85,8 @@ class Lakehouse:
     ``lakehouse discover`` has found them."""
     other_catalogs: tuple[OtherCatalog, ...] = ()
     """Further Paimon catalogs that the scripts name; their tables are read, never written."""
+    maintenance: MaintenancePolicy | None = None
+    """When tables are compacted, expired and cleaned; None: not by this lakehouse."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values for ``${NAME}`` in scripts; names that are not here come from the environment."""
 
@@ -215,6 +219,13 @@ class LoadedLakehouse:
         )
 
     @cached_property
+    def keeper(self) -> Keeper:
+        """What the verbs of the maintenance room need."""
+        from lakehouse_dagster.maintenance.held import Keeper
+
+        return Keeper(self.runtime)
+
+    @cached_property
     def graph(self) -> AssetGraph:
         """The asset graph of the scripts."""
         from lakehouse_dagster.streaming.graph import GraphOptions, build_graph
@@ -289,10 +300,21 @@ class LoadedLakehouse:
         timeout = duration(self.lakehouse.materialize_timeout).total_seconds()
         written = {key for job in self.runtime.jobs.values() for key in job.sink_keys}
         supervise, asked_for = sensors.supervisor(self.runtime, self.graph, status=status)
+        policy = self.lakehouse.maintenance
+        figures, upkept = None, dg.Definitions()
+        if policy is not None:
+            from lakehouse_dagster.maintenance.definitions import figures_of_tables, maintenance
+
+            figures = figures_of_tables(self.keeper)
+            upkept = maintenance(self.keeper, policy, self.graph, status=status)
         report = sensors.progress_sensor(
-            self.runtime, self.graph, self.lakehouse.progress, status=status
+            self.runtime,
+            self.graph,
+            self.lakehouse.progress,
+            status=status,
+            figures=figures,
         )
-        return dg.Definitions(
+        own = dg.Definitions(
             assets=[
                 *assets.streaming_assets(
                     self.runtime, self.graph, materialize_timeout_seconds=timeout
@@ -309,6 +331,7 @@ class LoadedLakehouse:
             schedules=[hourly],
             resources={dagster_name(self.lakehouse.name): self},
         )
+        return dg.Definitions.merge(own, upkept)
 
 
 def find_scripts(scripts: Scripts, base_folder: str | Path | None = None) -> list[Path]:

@@ -54,6 +54,14 @@ class Action:
     benefit: float = 0.0
 
 
+def describe(action: Action) -> str:
+    """An action in one line, with the figures behind it."""
+    figures = ", ".join(f"{name} {value}" for name, value in action.figures.items())
+    return f"{action.table}: {action.kind.value}: {action.reason}" + (
+        f" ({figures})" if figures else ""
+    )
+
+
 @dataclass(frozen=True)
 class Holder:
     """Who still needs snapshots from one on: a consumer, or one of our jobs.
@@ -112,8 +120,12 @@ class Situation:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a table is due for, and what is not done though it would be due, and why."""
+    """What a table is due for, and what is not done though it would be due, and why.
+
+    ``advice`` is what a person could do about the table's layout.
+    """
 
     table: str
     actions: tuple[Action, ...] = ()
     held_back: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()

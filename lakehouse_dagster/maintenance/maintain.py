@@ -233,11 +233,3 @@ class _Crew:
         return Performing(
             attempts=compact.attempts if compact else 1, on_progress=self.log.info, log=self.log
         )
-
-
-def describe(action: Action) -> str:
-    """An action in one line, with the figures behind it."""
-    figures = ", ".join(f"{name} {value}" for name, value in action.figures.items())
-    return f"{action.table}: {action.kind.value}: {action.reason}" + (
-        f" ({figures})" if figures else ""
-    )

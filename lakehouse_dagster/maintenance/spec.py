@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -19,6 +19,7 @@ from lakehouse_dagster.errors import ConfigurationError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.I)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_GROUP = re.compile(r"[A-Za-z0-9_.-]+")
 _YOUNGEST_ORPHAN = timedelta(days=1)
 
 
@@ -212,7 +213,11 @@ class CheckBounds:
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """What maintenance one table gets; None for what it does not get at all."""
+    """What maintenance one table gets; None for what it does not get at all.
+
+    ``compaction_group``: with ``compaction: dedicated``, the tables of one group share a compaction
+    job, named after it: for many small tables. By default each table has its own.
+    """
 
     compaction: Compaction | str = Compaction.BATCH
     compact: CompactSpec | None = field(default_factory=CompactSpec)
@@ -224,6 +229,7 @@ class TablePolicy:
     orphans: OrphanSpec | None = None
     bounds: CheckBounds | None = field(default_factory=CheckBounds)
     """Of the asset checks; None for no checks."""
+    compaction_group: str | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -233,6 +239,19 @@ class TablePolicy:
             raise ConfigurationError(
                 f"compaction is {self.compaction!r}.", remedy=f"Write one of: {known}."
             ) from None
+        if self.compaction_group is not None:
+            self._check_group(self.compaction_group)
+
+    def _check_group(self, group: str) -> None:
+        if self.compaction is not Compaction.DEDICATED:
+            raise ConfigurationError(
+                f"compaction_group is {group!r}, but compaction is not dedicated.",
+                remedy="Only tables with compaction: dedicated share a compaction job.",
+            )
+        if not isinstance(group, str) or not _GROUP.fullmatch(group):
+            raise ConfigurationError(
+                f"compaction_group is {group!r}.", remedy="Use letters, digits, '_', '-' and '.'."
+            )
 
 
 @dataclass(frozen=True)
@@ -279,6 +298,21 @@ class MaintenancePolicy:
         if not fitting:
             return self.default
         return self.tables[max(fitting, key=_letters)]
+
+
+def without_windows(policy: MaintenancePolicy) -> MaintenancePolicy:
+    """The same policy, for somebody who has chosen the time: everything may begin now."""
+    return replace(
+        policy,
+        default=_at_any_time(policy.default),
+        tables={pattern: _at_any_time(said) for pattern, said in policy.tables.items()},
+    )
+
+
+def _at_any_time(policy: TablePolicy) -> TablePolicy:
+    parts = {item.name: getattr(policy, item.name) for item in fields(policy)}
+    timed = {n: part for n, part in parts.items() if getattr(part, "cron", None) is not None}
+    return replace(policy, **{name: replace(part, cron=None) for name, part in timed.items()})
 
 
 def _letters(pattern: str) -> tuple[int, str]:

@@ -56,13 +56,16 @@ def progress_metadata(event: ProgressEvent, now: datetime) -> dict[str, Any]:
 
 
 def progress_materialization(
-    key: dg.AssetKey, event: ProgressEvent, now: datetime
+    key: dg.AssetKey,
+    event: ProgressEvent,
+    now: datetime,
+    figures: Mapping[str, int] | None = None,
 ) -> dg.AssetMaterialization:
-    """The event that moves the asset to its newest snapshot."""
+    """The event that moves the asset to its newest snapshot; ``figures`` are of the table."""
     return dg.AssetMaterialization(
         asset_key=key,
         description=f"Snapshots {event.first_snapshot} to {event.last_snapshot}.",
-        metadata=progress_metadata(event, now),
+        metadata={**progress_metadata(event, now), **(figures or {})},
         tags={DATA_VERSION: event.data_version},
     )
 

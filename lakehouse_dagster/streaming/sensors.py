@@ -1,6 +1,7 @@
 """The sensors that watch the cluster and the tables, and the runs that they ask for; thin."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import dagster as dg
 
@@ -33,6 +34,8 @@ from lakehouse_dagster.system_db import JobRecord
 
 EVENTS_LOOKED_AT = 100
 """Among so many events of a partitioned table its own latest one is looked for."""
+Figures: TypeAlias = Callable[[Sequence[str]], Mapping[str, Mapping[str, int]]]
+"""From tables to figures of each, by name."""
 PROBLEMS_TOLD = 5
 """The progress sensor says of so many tables why they cannot be read."""
 
@@ -152,8 +155,12 @@ def progress_sensor(
     policy: ProgressPolicy,
     *,
     status: dg.DefaultSensorStatus,
+    figures: Figures | None = None,
 ) -> dg.SensorDefinition:
-    """The sensor that moves the assets forward as Flink commits snapshots."""
+    """The sensor that moves the assets forward as Flink commits snapshots.
+
+    ``figures`` gives what else is told of tables, for as many of them as it has time for.
+    """
 
     reporter = PartitionReporter(runtime, graph, policy)
     order = {spec.key: number for number, spec in enumerate(graph.tables.values())}
@@ -169,8 +176,9 @@ def progress_sensor(
         now = runtime.clock.now()
         news = moved(runtime.catalog.open(), tuple(graph.tables), cursor, now=now, policy=policy)
         reported = _reported(context.instance, [graph.key(event.table) for event in news.events])
+        more = figures([event.table for event in news.events]) if figures else {}
         events = [
-            progress_materialization(key, event, now)
+            progress_materialization(key, event, now, more.get(event.table))
             for event in news.events
             # A repeat adds nothing to an asset whose latest event is of this snapshot.
             if reported.get(key := graph.key(event.table)) != event.data_version

@@ -1,0 +1,269 @@
+"""The sensor that looks at tables in turn, tells their checks, and asks for runs; thin."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from lakehouse_dagster.errors import LakehouseError
+from lakehouse_dagster.maintenance.actions import Action, Decision, describe
+from lakehouse_dagster.maintenance.budget import RunPlan, within_budget
+from lakehouse_dagster.maintenance.case import backoff
+from lakehouse_dagster.maintenance.checks import evaluate, evaluation
+from lakehouse_dagster.maintenance.held import Keeper
+from lakehouse_dagster.maintenance.spec import MaintenancePolicy, span
+from lakehouse_dagster.streaming.cursor import Cursor
+from lakehouse_dagster.streaming.graph import AssetGraph
+from lakehouse_dagster.streaming.names import dagster_name
+
+if TYPE_CHECKING:
+    # SQLAlchemy comes with it: loading definitions does not wait for that.
+    from lakehouse_dagster.maintenance.survey import Looked
+
+LOOK_SECONDS = 20.0
+"""Far below the 60 s that Dagster gives a tick; what is left over has its turn in the next."""
+EVALUATIONS_PER_TICK = 100
+"""Dagster records some tens of events a second."""
+TOLD_AGAIN_AFTER = timedelta(hours=1)
+CANCELLED_RESTS = timedelta(hours=1)
+"""Whoever cancels an action does not want it to begin again at once."""
+PROBLEMS_TOLD = 5
+
+Seen: TypeAlias = "Mapping[str, Looked | LakehouseError | None]"
+
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+class Asked(BaseModel):
+    """That a run was asked for a table: with how many actions on record, how often, and when."""
+
+    records: int
+    times: int
+    at: datetime
+
+
+class MaintenanceCursor(Cursor):
+    """Whose turn it is, for which tables runs were asked, and what was told of the checks."""
+
+    position: int = 0
+    asked: dict[str, Asked] = Field(default_factory=dict)
+    told: dict[str, tuple[str, datetime]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class History:
+    """What the records say of each table: how many there are, and which was cancelled last."""
+
+    records: Mapping[str, int]
+    cancelled_at: Mapping[str, datetime]
+
+    @staticmethod
+    def of(keeper: Keeper) -> "History":
+        """As it is on record now."""
+        from lakehouse_dagster.system_db.maintenance_actions import ActionState
+
+        outcomes = keeper.actions.all_outcomes()
+        last = {table: (state, ended) for table, _, state, ended in outcomes}
+        return History(
+            Counter(table for table, *_ in outcomes),
+            {
+                table: ended
+                for table, (state, ended) in last.items()
+                if state is ActionState.CANCELLED and ended is not None
+            },
+        )
+
+
+def waits(
+    table: str,
+    asked: Mapping[str, Asked],
+    history: History,
+    under_way: frozenset[str] | None,
+    now: datetime,
+) -> str | None:
+    """Why no run is asked for a table that is due; None if one may be.
+
+    Args:
+        asked: the runs that were asked for.
+        history: what is on record.
+        under_way: tables of unfinished runs; None for all.
+        now: the time, aware.
+    """
+    if under_way is None or table in under_way:
+        return "a run for it is under way"
+    cancelled_at = history.cancelled_at.get(table)
+    if cancelled_at is not None and now < cancelled_at + CANCELLED_RESTS:
+        return f"cancelled at {cancelled_at:%H:%M} UTC, and left alone for an hour"
+    before = asked.get(table)
+    if before is not None and before.records == history.records.get(table, 0):
+        # The last run did nothing to it: the cluster was away, or somebody else held it.
+        again = before.at + backoff(before.times)
+        if now < again:
+            return f"asked for in vain; again after {again:%H:%M} UTC"
+    return None
+
+
+def maintenance_sensor(
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    graph: AssetGraph,
+    tables: Sequence[str],
+    job: dg.JobDefinition,
+    *,
+    status: dg.DefaultSensorStatus,
+) -> dg.SensorDefinition:
+    """The sensor that asks for one run of ``job`` when something is due; it changes nothing."""
+    name = f"{dagster_name(keeper.runtime.lakehouse)}_maintenance"
+
+    @dg.sensor(
+        name=name,
+        job=job,
+        minimum_interval_seconds=max(1, int(span(policy.limits.tick_interval).total_seconds())),
+        default_status=status,
+        description="Looks at the files of every table; asks for a run when something is due.",
+    )
+    def maintain_tables(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        from lakehouse_dagster.maintenance.survey import survey
+
+        cursor = MaintenanceCursor.parse(context.cursor)
+        now = keeper.runtime.clock.now()
+        position = cursor.position % max(1, len(tables))
+        in_order = [*tables[position:], *tables[:position]]
+        seen = dict(survey(keeper, policy, in_order, seconds=LOOK_SECONDS))
+        evaluations, told = _news_of_checks(keeper, policy, graph, seen, cursor.told, now)
+        asking = _asking(keeper, policy, seen, cursor.asked, _under_way(context.instance, job))
+        said = _summary(seen, asking, len(tables))
+        context.log.info("%s", said)
+        stored = MaintenanceCursor(
+            position=position + len(seen), asked=asking.asked, told=told
+        ).stored()
+        if not asking.plan.groups:
+            return dg.SensorResult(skip_reason=said, cursor=stored, asset_events=evaluations)
+        request = _request(job, keeper, asking)
+        return dg.SensorResult(run_requests=[request], cursor=stored, asset_events=evaluations)
+
+    return maintain_tables
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What this tick asks for, what it leaves for later, and who has to wait and why."""
+
+    plan: RunPlan
+    asked: dict[str, Asked]
+    waiting: Mapping[str, str]
+    due: tuple[Action, ...]
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What the run is asked to do."""
+        return tuple(action for group in self.plan.groups for action in group.actions)
+
+
+def _asking(
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    seen: Seen,
+    asked: Mapping[str, Asked],
+    under_way: frozenset[str] | None,
+) -> Asking:
+    from lakehouse_dagster.maintenance.survey import Looked
+
+    history, now = History.of(keeper), keeper.runtime.clock.now()
+    decisions = [looked.decision for looked in seen.values() if isinstance(looked, Looked)]
+    due = [decision for decision in decisions if decision.actions]
+    reasons = {d.table: waits(d.table, asked, history, under_way, now) for d in due}
+    waiting = {table: why for table, why in reasons.items() if why is not None}
+    free: list[Decision] = [decision for decision in due if decision.table not in waiting]
+    plan = within_budget(free, policy.limits, running=len(keeper.actions.running()))
+    still = {d.table for d in due}
+    kept = {table: a for table, a in asked.items() if table not in seen or table in still}
+    for action in (action for group in plan.groups for action in group.actions):
+        records = history.records.get(action.table, 0)
+        before = kept.get(action.table)
+        times = before.times + 1 if before is not None and before.records == records else 1
+        kept[action.table] = Asked(records=records, times=times, at=now)
+    return Asking(plan, kept, waiting, tuple(d.actions[0] for d in due))
+
+
+def _under_way(instance: dg.DagsterInstance, job: dg.JobDefinition) -> frozenset[str] | None:
+    """The tables of runs that have not ended; None for all."""
+    (op_name,) = job.graph.node_dict
+    found: set[str] = set()
+    for run in instance.get_runs(
+        filters=dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED), limit=100
+    ):
+        config: dict[str, Any] = dict(run.run_config)
+        for part in ("ops", op_name, "config"):
+            config = config.get(part) or {}
+        if not config.get("tables"):
+            return None
+        found.update(config["tables"])
+    return frozenset(found)
+
+
+def _request(job: dg.JobDefinition, keeper: Keeper, asking: Asking) -> dg.RunRequest:
+    """The same request has the same key; one that came to nothing is asked for under another."""
+    (op_name,) = job.graph.node_dict
+    parts = [
+        f"{action.table}/{action.kind.value}/{asked.records}/{asked.times}"
+        for action in sorted(asking.actions, key=lambda action: action.table)
+        if (asked := asking.asked[action.table])
+    ]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    tables = sorted({action.table for action in asking.actions})
+    return dg.RunRequest(
+        job_name=job.name,
+        run_key=f"{keeper.runtime.lakehouse}-maintain-{digest}",
+        run_config={"ops": {op_name: {"config": {"tables": tables}}}},
+        tags={
+            "lakehouse/tables": ", ".join(tables)[:200],
+            "lakehouse/reason": "; ".join(map(describe, asking.actions))[:500],
+        },
+    )
+
+
+def _summary(seen: Seen, asking: Asking, of_tables: int) -> str:
+    said = f"{len(seen)} of {of_tables} tables looked at, {len(asking.due)} due"
+    told = [describe(action) for action in asking.due]
+    told += [f"{table}: {why}" for table, why in asking.waiting.items()]
+    told += [f"later: {p.action.table}: {p.reason}" for p in asking.plan.postponed]
+    told += [f"{t}: {found.message}" for t, found in seen.items() if isinstance(found, Exception)]
+    more = len(told) - 2 * PROBLEMS_TOLD
+    text = "; ".join([f"{said}", *told[: 2 * PROBLEMS_TOLD]])
+    return f"{text}; and {more} more." if more > 0 else f"{text}."
+
+
+def _news_of_checks(
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    graph: AssetGraph,
+    seen: Seen,
+    told: Mapping[str, tuple[str, datetime]],
+    now: datetime,
+) -> tuple[list[dg.AssetCheckEvaluation], dict[str, tuple[str, datetime]]]:
+    """The checks that changed, or were not told of for long: at most so many a tick."""
+    events: list[dg.AssetCheckEvaluation] = []
+    known = dict(told)
+    for table, looked in seen.items():
+        if looked is None or len(events) >= EVALUATIONS_PER_TICK:
+            continue
+        outcomes = evaluate(keeper, policy, table, looked)
+        signs = "".join("p" if outcome.passed else "f" for outcome in outcomes.values())
+        before, at = known.get(table, ("", now))
+        if not signs or (signs == before and now - at < TOLD_AGAIN_AFTER):
+            continue
+        known[table] = (signs, now.replace(microsecond=0))
+        events += [evaluation(graph.key(table), name, o) for name, o in outcomes.items()]
+    return events, known
