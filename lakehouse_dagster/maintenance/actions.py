@@ -74,10 +74,13 @@ class Holder:
     name: str
     snapshot_id: int | None
     committed_at: datetime | None = None
+    moved_at: datetime | None = None
+    """When it last moved on, where that is known."""
 
     def __str__(self) -> str:
         at = "an unknown snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
-        return f"{self.kind} {self.name} (needs {at})"
+        moved = f", last moved {self.moved_at:%Y-%m-%d %H:%M} UTC" if self.moved_at else ""
+        return f"{self.kind} {self.name} (needs {at}{moved})"
 
 
 @dataclass(frozen=True)

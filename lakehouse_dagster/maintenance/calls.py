@@ -77,8 +77,8 @@ def _compact_together(actions: Sequence[Action]) -> Call:
     databases = sorted({action.table.split(".", 1)[0] for action in actions})
     text = call(
         "compact_database",
-        including_databases="|".join(map(_literally, databases)),
-        including_tables="|".join(_literally(action.table) for action in actions),
+        including_databases="|".join(map(literally, databases)),
+        including_tables="|".join(literally(action.table) for action in actions),
         mode="combined",
         compact_strategy=_strategy(actions[0]),
     )
@@ -89,7 +89,7 @@ def _strategy(action: Action) -> str:
     return "full" if action.kind is ActionKind.COMPACT_FULL else "minor"
 
 
-def _literally(name: str) -> str:
+def literally(name: str) -> str:
     """The name as a regular expression of Java's that fits nothing else."""
     return re.sub(r"([\\.\[\]{}()*+\-?^$|#&~\s])", r"\\\1", name)
 

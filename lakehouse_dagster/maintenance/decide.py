@@ -18,6 +18,7 @@ from lakehouse_dagster.maintenance.actions import (
     Partition,
     Situation,
 )
+from lakehouse_dagster.maintenance.advice import advice_on
 from lakehouse_dagster.maintenance.case import Case, partition_in_words
 from lakehouse_dagster.maintenance.decide_expiry import DueToGo
 from lakehouse_dagster.maintenance.spec import Compaction, CompactSpec, TablePolicy, size_bytes
@@ -53,7 +54,7 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
     case = Case(facts, policy, situation, now)
     merged = _DueToMerge(case).due()
     actions = (*([merged] if merged else []), *DueToGo(case).due())
-    return Decision(facts.table, actions, tuple(case.held_back))
+    return Decision(facts.table, actions, tuple(case.held_back), advice_on(facts))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from lakehouse_dagster.maintenance.actions import ActionKind, Past, Situation
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.needs import holders, protected_tags
 from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.system_db import DesiredState
 from lakehouse_dagster.system_db.maintenance_actions import ActionState
 
 PastOfTables = Mapping[str, Mapping[ActionKind, Past]]
@@ -39,9 +41,18 @@ def situation_of(keeper: Keeper, facts: TableFacts, past: PastOfTables) -> Situa
     return Situation(
         holders=holders(keeper.runtime, facts),
         protected_tags=protected_tags(facts),
-        compacts_by_itself=False,
+        compacts_by_itself=is_compacted(keeper.runtime, facts.table),
         running=keeper.is_held(facts.table),
         past=of_table,
+    )
+
+
+def is_compacted(runtime: Runtime, table: str) -> bool:
+    """Whether a compaction job of ours is to run for the table."""
+    records = runtime.memory.state().records
+    return any(
+        table in job.compacts and name in records and records[name].desired is DesiredState.RUNNING
+        for name, job in runtime.jobs.items()
     )
 
 

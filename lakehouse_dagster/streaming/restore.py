@@ -22,6 +22,9 @@ from lakehouse_dagster.flink.restore_points import complete_checkpoints
 from lakehouse_dagster.system_db import Incarnation
 
 
+_SAVEPOINT = "savepoint"
+
+
 @dataclass(frozen=True)
 class RestoreChoice:
     """A restore point's path, or None to start from nothing; and why this one.
@@ -36,13 +39,24 @@ class RestoreChoice:
     metadata: CheckpointMetadata | None = field(default=None, compare=False, repr=False)
 
 
+NO_STATE = RestoreChoice(None, "it keeps no state")
+"""For jobs that find all they need in the tables."""
+
+
 @dataclass(frozen=True)
-class _Candidate:
-    """A complete restore point of an incarnation; ``checkpoint_id`` is None where not known."""
+class Candidate:
+    """A complete restore point of an incarnation.
+
+    ``what`` it is, in words; ``checkpoint_id`` is None where it is not known.
+    """
 
     path: str
     what: str
     checkpoint_id: int | None
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self.what == _SAVEPOINT
 
 
 def choose_restore_point(
@@ -90,7 +104,7 @@ def choose_restore_point(
 def _of(incarnation: Incarnation, checkpoint_directory: str) -> RestoreChoice | None:
     """The newest usable state of one incarnation."""
     damaged = ""
-    for candidate in _candidates(incarnation, checkpoint_directory):
+    for candidate in candidates_of(incarnation, checkpoint_directory):
         reason = f"{candidate.what} of incarnation {incarnation.number}"
         try:
             metadata = _metadata_unless_damaged(candidate.path)
@@ -101,21 +115,30 @@ def _of(incarnation: Incarnation, checkpoint_directory: str) -> RestoreChoice | 
     return None
 
 
-def _candidates(incarnation: Incarnation, checkpoint_directory: str) -> list[_Candidate]:
-    """The complete restore points that it left, newest first."""
+def candidates_of(incarnation: Incarnation, checkpoint_directory: str | None) -> list[Candidate]:
+    """The complete restore points that an incarnation left, in the order of preference.
+
+    Without a directory those alone that are on record.
+
+    Raises ``FlinkError`` when the folder cannot be read, so that nothing is known.
+    """
     checkpoints = [
-        _Candidate(point.path, f"checkpoint {point.checkpoint_id}", point.checkpoint_id)
-        for point in complete_checkpoints(checkpoint_directory, incarnation.flink_job_id)
+        Candidate(point.path, f"checkpoint {point.checkpoint_id}", point.checkpoint_id)
+        for point in (
+            complete_checkpoints(checkpoint_directory, incarnation.flink_job_id)
+            if checkpoint_directory
+            else ()
+        )
     ]
     recorded = incarnation.checkpoint_path
     if not checkpoints and recorded and is_complete(recorded):
-        checkpoints = [_Candidate(recorded, "checkpoint", incarnation.checkpoint_id)]
+        checkpoints = [Candidate(recorded, "checkpoint", incarnation.checkpoint_id)]
     savepoint = incarnation.savepoint_path
     if savepoint is None or not is_complete(savepoint):
         return checkpoints
     metadata = known_checkpoint_metadata(savepoint) if checkpoints else None
     number = metadata.checkpoint_id if metadata else None
-    return by_preference(checkpoints, _Candidate(savepoint, "savepoint", number))
+    return by_preference(checkpoints, Candidate(savepoint, _SAVEPOINT, number))
 
 
 class _Numbered(Protocol):

@@ -31,6 +31,7 @@ from lakehouse_dagster.paimon import CatalogReader, PaimonCatalog
 from lakehouse_dagster.sql import as_one_statement, variables
 from lakehouse_dagster.sql.model import Statement, StatementKind
 from lakehouse_dagster.streaming import settings as job_settings
+from lakehouse_dagster.streaming.compacting import refuse_unfit_tables
 from lakehouse_dagster.streaming.runtime import HeldJob
 
 # The second sign is the loser of a race between two sessions that create the same table.
@@ -80,6 +81,10 @@ def prepare(
     )
     session = _open(held, gateway, log)
     try:
+        if held.job.compacts:
+            # Flink explains no CALL; and there is no state that a plan would have to fit.
+            refuse_unfit_tables(held)
+            plan = ExecutionPlan(())
         plan = plan or _explained(held, session, statement, settings)
     except BaseException:
         close(session, log)

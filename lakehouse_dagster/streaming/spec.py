@@ -67,11 +67,13 @@ class StreamingJob:
     """One long-running Flink job of the project, and what must be there before it.
 
     ``declared_elsewhere`` are the scripts whose tables this job uses without declaring them.
+    ``compacts`` are the tables that a compaction job compacts for their writers; it writes none.
     """
 
     definition: JobDefinition
     start: StartPolicy = StartPolicy.ON_DEMAND
     declared_elsewhere: tuple[DeclaringScript, ...] = ()
+    compacts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -81,6 +83,14 @@ class StreamingJob:
     def fingerprint(self) -> str:
         """SHA-256 (hex) over what the job runs; computed once."""
         return self.definition.fingerprint
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a start must go on from what was left; a compaction job finds all in the files.
+
+        So it is cancelled instead of stopped with a savepoint, and always starts from nothing.
+        """
+        return not self.compacts
 
     @property
     def sink_keys(self) -> tuple[str, ...]:

@@ -28,7 +28,11 @@ from lakehouse_dagster.streaming.engine import refuse_unfit_engine
 from lakehouse_dagster.streaming.examination import HowToRestore, decide, examine
 from lakehouse_dagster.streaming.foreign import refuse_beside
 from lakehouse_dagster.streaming.previous import Settled, settle
-from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
+from lakehouse_dagster.streaming.restore import (
+    NO_STATE,
+    RestoreChoice,
+    choose_restore_point,
+)
 from lakehouse_dagster.streaming.running import wait_until_running
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import Prepared, close, prepare
@@ -107,14 +111,7 @@ def _start_or_adopt(
         if settled.alive:
             return _adopt(held, settled, job_manager, gateway, log)
         refuse_beside(held.name, settled.foreign)
-        choice = choose_restore_point(
-            held.name,
-            held.runtime.memory.incarnations(held.name),
-            checkpoint_directory=kept.directory,
-            ids_with_checkpoints=kept.job_ids,
-            allow_empty_start=allow_empty_start,
-        )
-        choice = not_older_than_its_commits(held, choice, allow_empty_start=allow_empty_start)
+        choice = _restore_choice(held, kept, allow_empty_start)
         ran = _what_ran(held, settled, choice, log) if recover else None
         if ran is not None:
             held = replace(held, job=ran.job)
@@ -143,6 +140,19 @@ def _start_or_adopt(
         choice.path,
         choice.reason,
     )
+
+
+def _restore_choice(held: HeldJob, kept: KeptState, allow_empty_start: bool) -> RestoreChoice:
+    if not held.job.keeps_state:
+        return NO_STATE
+    choice = choose_restore_point(
+        held.name,
+        held.runtime.memory.incarnations(held.name),
+        checkpoint_directory=kept.directory,
+        ids_with_checkpoints=kept.job_ids,
+        allow_empty_start=allow_empty_start,
+    )
+    return not_older_than_its_commits(held, choice, allow_empty_start=allow_empty_start)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class StopOutcome:
 def stop_with_savepoint(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
     """Stop the job with a savepoint from which the next start goes on (SUSPENDED).
 
+    A job that keeps no state is cancelled.
     Raises ``OperationTimeoutError`` when the savepoint does not complete in time; the job then
     goes on running, and its desired state is what it was.
     """
@@ -82,10 +83,7 @@ def cancel(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
         settled = settle(held, job_manager, gateway, log)
         if not settled.alive or settled.incarnation is None:
             return _did_not_run(held, settled, log)
-        status = cancel_and_wait(held, job_manager, settled.incarnation.flink_job_id)
-        held.over(settled.incarnation, status.value if status else "CANCELED")
-        log.info("Cancelled %s.", held.name)
-        return StopOutcome(held.name, StoppedHow.CANCELLED, settled.incarnation.number, None)
+        return _cancelled(held, settled.incarnation, job_manager, log)
 
 
 def stop_running(
@@ -94,12 +92,14 @@ def stop_running(
     """``stop_with_savepoint`` without a change of what is wanted of the job."""
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("stop_timeout"))
-    directory = _savepoint_directory(held, job_manager)
+    directory = _savepoint_directory(held, job_manager) if held.job.keeps_state else None
     while True:
         settled = settle(held, job_manager, gateway, log)
         incarnation = settled.incarnation
         if not settled.alive or incarnation is None:
             return _did_not_run(held, settled, log)
+        if not held.job.keeps_state:
+            return _cancelled(held, incarnation, job_manager, log)
         _remember_plan(held, incarnation, job_manager)
         path, failure = _savepoint(held, incarnation, directory, job_manager, log)
         if path is not None:
@@ -112,6 +112,15 @@ def stop_running(
             )
         log.info("%s is restarting; the savepoint is asked for again once it runs.", held.name)
         clock.sleep(2)
+
+
+def _cancelled(
+    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
+) -> StopOutcome:
+    status = cancel_and_wait(held, job_manager, incarnation.flink_job_id)
+    held.over(incarnation, status.value if status else "CANCELED")
+    log.info("Cancelled %s.", held.name)
+    return StopOutcome(held.name, StoppedHow.CANCELLED, incarnation.number, None)
 
 
 def _remember_plan(held: HeldJob, incarnation: Incarnation, job_manager: JobManager) -> None:

@@ -40,7 +40,11 @@ from lakehouse_dagster.streaming.examination import (
     operators_with_state,
 )
 from lakehouse_dagster.streaming.previous import cancel_and_wait, settle
-from lakehouse_dagster.streaming.restore import RestoreChoice, choose_restore_point
+from lakehouse_dagster.streaming.restore import (
+    NO_STATE,
+    RestoreChoice,
+    choose_restore_point,
+)
 from lakehouse_dagster.streaming.running import wait_for_first_checkpoint
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import Prepared, close, prepare, still_open
@@ -221,6 +225,7 @@ class _Replacement:
         """
         held, old = self.held, self.old
         if self.status not in (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING):
+            # (One that keeps no state is cancelled by this too.)
             stop_running(held, self.job_manager, self.gateway, self.log)
             return
         self.log.info("%s is restarting: it is cancelled instead of stopped.", held.name)
@@ -239,6 +244,8 @@ class _Replacement:
 
     def _restore_point(self) -> RestoreChoice:
         """The newest state: the savepoint of the stop, or a checkpoint that was taken after it."""
+        if not self.held.job.keeps_state:
+            return NO_STATE
         now = where_state_is_kept(self.held, self.job_manager, recover=True)
         return choose_restore_point(
             self.held.name,
