@@ -154,7 +154,8 @@ def _table(source: Node, output_type: Any) -> _Rows:
     name = re.findall(r"`((?:[^`]|``)*)`", identifier)[-1]
     # Of temporary tables the plan has the name alone; those of the tests push nothing down.
     schema = source["table"].get("resolvedTable", {}).get("schema", {})
-    declared = [column["name"] for column in schema.get("columns", [])]
+    # A scan gives no computed columns: they are computed after it.
+    declared = [c["name"] for c in schema.get("columns", []) if c.get("kind") != "COMPUTED"]
     columns = [frozenset({(name, column)}) for column in declared or _field_names(output_type)]
     filters = NOTHING
     # In this order: what is pushed down counts columns as those before it have left them.
