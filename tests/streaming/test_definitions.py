@@ -605,14 +605,37 @@ def test_a_cluster_that_is_down_fails_the_action_with_its_address(running: Runni
 
 def test_the_health_check_can_be_run_by_hand(running: Running) -> None:
     running.overview.jobs = [overview_entry(running.started("ods_a"), "FAILED")]
-    checks = running.lake.definitions().asset_checks or ()
-    health = [check for check in checks if "ods_a" in check.node_def.name]
+    health = dg.AssetCheckKey(dg.AssetKey(["ods", "a"]), "job_health")
     result = dg.materialize(
-        health, instance=running.instance, selection=dg.AssetSelection.all_asset_checks()
+        [*(running.lake.definitions().asset_checks or ())],
+        instance=running.instance,
+        selection=dg.AssetSelection.checks(health),
     )
     (evaluation,) = result.get_asset_check_evaluations()
-    assert (evaluation.check_name, evaluation.passed) == ("job_health", False)
+    assert (evaluation.asset_check_key, evaluation.passed) == (health, False)
     assert evaluation.description == "Should be RUNNING, is FAILED: Flink gave up on it."
+
+
+def test_a_table_that_cannot_be_read_hides_no_other_table_when_commits_are_looked_at(
+    running: Running,
+) -> None:
+    snapshots = running.warehouse / "dwd.db" / "b" / "snapshot"
+    snapshots.mkdir(parents=True)
+    (snapshots / "snapshot-1").write_text("{")
+    (snapshots / "LATEST").write_text("1")
+    tables = [dg.AssetKey(["dwd", "b"]), dg.AssetKey(["ods", "a"])]
+    result = dg.materialize(
+        [*(running.lake.definitions().asset_checks or ())],
+        instance=running.instance,
+        selection=dg.AssetSelection.checks(
+            *(dg.AssetCheckKey(table, "foreign_commits") for table in tables)
+        ),
+        raise_on_error=False,
+    )
+    evaluated = [evaluation.asset_key for evaluation in result.get_asset_check_evaluations()]
+    assert evaluated == [dg.AssetKey(["ods", "a"])]
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "dwd.b: " in str(failure.step_failure_data.error)
 
 
 # On a real cluster
