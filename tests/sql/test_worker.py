@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -146,9 +146,19 @@ def test_several_processes_answer_in_the_order_of_the_questions() -> None:
     assert names == [f"t{n}" for n in range(120)]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Control-C interrupts, also where whoever started the tests lets them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_control_c_ends_the_reading_and_its_processes(tmp_path: Path, workers: int) -> None:
+def test_control_c_ends_the_reading_and_its_processes(
+    tmp_path: Path, workers: int, interruptible: None
+) -> None:
     hanging = tmp_path / "hanging"
 
     def interrupt() -> None:
