@@ -106,6 +106,13 @@ def _chosen(partitions: Sequence[Partition]) -> dict[str, str]:
     return {"where": " OR ".join(f"({_as_condition(partition)})" for partition in partitions)}
 
 
+def partition_spec(partition: Partition) -> str | None:
+    """The partition as procedures take it; None where their syntax would cut a value."""
+    if not all(value is None or _PLAIN_VALUE.fullmatch(value) for _, value in partition):
+        return None
+    return _as_spec(partition)
+
+
 def _as_spec(partition: Partition) -> str:
     return ",".join(f"{c}={DEFAULT_PARTITION if v is None else v}" for c, v in partition)
 

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lakehouse_dagster.errors import LakehouseError, MaintenanceRefusedError
-from lakehouse_dagster.flink import qualified, string_literal
+from lakehouse_dagster.maintenance.altering import altered
 from lakehouse_dagster.maintenance.compaction_jobs import compaction_job_name, compaction_jobs
-from lakehouse_dagster.maintenance.flink_calls import gateway_session
-from lakehouse_dagster.maintenance.held import HeldTables, Keeper
+from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.paused import paused, without_interruption
 from lakehouse_dagster.paimon.file_facts import POSTPONED_BUCKETS, TableFacts
 from lakehouse_dagster.sql.model import StatementKind
@@ -87,7 +86,7 @@ def dedicate(keeper: Keeper, table: str, *, holder: str, log: logging.Logger = L
             with_options={WRITE_ONLY: "true"},
             log=log,
         ) as pause:
-            with _altered(held, facts, "true", log):
+            with altered(held, WRITE_ONLY, "true", log):
                 pause.refuse_new_commits()
                 _start(runtime, compactor.name, holder, log)
         return Moved(table, True, pause.resumed, compactor.name, notes)
@@ -114,7 +113,7 @@ def undedicate(keeper: Keeper, table: str, *, holder: str, log: logging.Logger =
                     with_options={WRITE_ONLY: "false"},
                     log=log,
                 ) as pause,
-                _altered(held, facts, "false", log),
+                altered(held, WRITE_ONLY, "false", log),
             ):
                 pause.refuse_new_commits()
         return Moved(table, False, pause.resumed, compactor.name if compactor else None, notes)
@@ -180,41 +179,6 @@ def _bring_back(job: HeldJob, log: logging.Logger) -> None:
     except LakehouseError as error:
         job.runtime.memory.set_desired(job.name, DesiredState.RUNNING)  # for the supervisor
         log.error("%s", error)
-
-
-@contextmanager
-def _altered(
-    held: HeldTables, facts: TableFacts, write_only: str, log: logging.Logger
-) -> Iterator[None]:
-    """Set the option ``write-only``; it is as before if the block fails."""
-    table = qualified(*facts.table.split(".", 1))
-    before = facts.options.get(WRITE_ONLY)
-    undo = (
-        f"ALTER TABLE {table} RESET ({string_literal(WRITE_ONLY)})"
-        if before is None
-        else f"ALTER TABLE {table} SET {_options(before)}"
-    )
-    try:
-        _execute(held, f"ALTER TABLE {table} SET {_options(write_only)}", log)
-        yield
-    except BaseException:
-        patient = replace(held, keeper=Keeper(without_interruption(held.runtime)))
-        try:
-            _execute(patient, undo, log)
-        except LakehouseError as error:
-            log.error("Run this yourself: %s (%s)", undo, error.message)
-        raise
-
-
-def _options(write_only: str) -> str:
-    return f"({string_literal(WRITE_ONLY)} = {string_literal(write_only)})"
-
-
-def _execute(held: HeldTables, statement: str, log: logging.Logger) -> None:
-    with gateway_session(held.runtime, f"maintenance of {held.tables[0]}", log) as session:
-        held.still_ours()
-        session.execute(statement, on_wait=held.runtime.clock.on_wait)
-    log.info("%s", statement)
 
 
 def _freshness(facts: TableFacts) -> tuple[str, ...]:

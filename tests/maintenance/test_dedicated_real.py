@@ -117,7 +117,7 @@ def test_a_table_that_somebody_else_writes_is_left_as_it_is(written: Written) ->
     foreign = other.start()
     written.write(1)
     until(lambda: other.lab.checkpoints(foreign.flink_job_id).completed_count > 1, "commits")
-    with pytest.raises(MaintenanceRefusedError, match="Others than our jobs write ods.copied"):
+    with pytest.raises(MaintenanceRefusedError, match="Others than our jobs write"):
         dedicate(written.keeper, TABLE, holder="test")
     assert "write-only" not in written.facts().options
     assert lab.running()

@@ -49,9 +49,7 @@ class Written:
     def runtime(self) -> Runtime:
         """With the policy's compaction jobs."""
         runtime = self.lab.runtime()
-        return replace(
-            runtime, jobs={**runtime.jobs, **compaction_jobs(self.policy, runtime.jobs)}
-        )
+        return replace(runtime, jobs={**runtime.jobs, **compaction_jobs(self.policy, runtime.jobs)})
 
     @cached_property
     def keeper(self) -> Keeper:

@@ -1,0 +1,343 @@
+"""Give a table another number of buckets while nobody writes it: stop, rewrite, compare, resume.
+
+Flink 1.20's Paimon rewrites beside a live writer and doubles rows, newer ones refuse; so ours are
+stopped first, on every engine, and nothing is begun beside writers of others.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lakehouse_dagster.errors import (
+    FlinkError,
+    LakehouseError,
+    MaintenanceError,
+    MaintenanceRefusedError,
+)
+from lakehouse_dagster.flink import JobManager
+from lakehouse_dagster.flink.procedures import call
+from lakehouse_dagster.maintenance.actions import Partition
+from lakehouse_dagster.maintenance.altering import set_option
+from lakehouse_dagster.maintenance.calls import partition_spec
+from lakehouse_dagster.maintenance.case import partition_in_words
+from lakehouse_dagster.maintenance.flink_calls import FlinkWork, gateway_session, run_job
+from lakehouse_dagster.maintenance.held import HeldTables, Keeper
+from lakehouse_dagster.maintenance.paused import Paused, paused, without_interruption
+from lakehouse_dagster.maintenance.perform import figures_of, settle
+from lakehouse_dagster.maintenance.row_counts import row_counts
+from lakehouse_dagster.paimon.file_facts import (
+    DYNAMIC_BUCKETS,
+    POSTPONED_BUCKETS,
+    TableFacts,
+    TableKind,
+)
+from lakehouse_dagster.streaming.runtime import LOGGER
+from lakehouse_dagster.system_db import DesiredState
+from lakehouse_dagster.system_db.maintenance_actions import ActionChanges, ActionState
+
+RESCALE = "rescale"
+_KINDS_WITHOUT_BUCKETS = {
+    DYNAMIC_BUCKETS: "it has no fixed number of buckets ('bucket' = '-1'): Paimon adds them itself",
+    POSTPONED_BUCKETS: "its compaction puts rows into as many buckets as it needs ('bucket' = "
+    "'-2')",
+}
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """A table with another number of buckets, its jobs at work again.
+
+    Args:
+        partitions: how many were rewritten; 1 for a table without partitions.
+        rows: of these, the same before and after.
+        writers: the jobs that were stopped and resumed.
+    """
+
+    table: str
+    from_buckets: int
+    to_buckets: int
+    partitions: int
+    rows: int
+    writers: tuple[str, ...]
+    flink_job_ids: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def rescale(
+    keeper: Keeper,
+    table: str,
+    buckets: int,
+    *,
+    partitions: Sequence[Mapping[str, str | None]] | None = None,
+    holder: str,
+    log: logging.Logger = LOGGER,
+) -> Rescaled:
+    """Rewrite a table into so many buckets.
+
+    Its jobs stand still meanwhile. If anything fails before the files are rewritten, or if they can
+    be written back, all is as before; what happened else is in the error, and the jobs stay
+    stopped.
+
+    Args:
+        keeper: of the lakehouse.
+        table: ``database.table``.
+        buckets: how many.
+        partitions: those to rewrite; None for all, in one commit. The others keep their number
+            and cannot be written any more.
+        holder: who it is, for leases and records.
+
+    Raises:
+        MaintenanceRefusedError: the table has no fixed buckets, or somebody else writes it.
+        LeaseHeldError: somebody else acts on the table or one of its jobs.
+        LakehouseError: whatever went wrong.
+    """
+    runtime = keeper.runtime
+    with keeper.hold([table], holder) as held:
+        facts = keeper.facts(table)
+        chosen = _chosen(facts, partitions)
+        _refuse_unfit(facts, buckets)
+        with runtime.cluster.job_manager() as job_manager:
+            settle(held, table, job_manager, log)
+            jobs = sorted(
+                name
+                for name, job in runtime.jobs.items()
+                if table in job.sink_keys or table in job.compacts
+            )
+            # Not wanted RUNNING meanwhile: should we die, nobody may write beside the rewriting.
+            with paused(held, jobs, meanwhile=DesiredState.SUSPENDED, log=log) as pause:
+                done = _Rescaling(held, facts, buckets, chosen, pause, job_manager, log).done()
+    return done
+
+
+def _refuse_unfit(facts: TableFacts, buckets: int) -> None:
+    table = facts.table
+    if facts.problem is not None:
+        raise MaintenanceRefusedError(f"{table} is left as it is: {facts.problem}")
+    if buckets < 1:
+        raise MaintenanceRefusedError(f"{buckets} is no number of buckets.")
+    why = _KINDS_WITHOUT_BUCKETS.get(facts.total_buckets)
+    if why is not None:
+        raise MaintenanceRefusedError(f"{table} is not rescaled: {why}.")
+    if facts.total_buckets == buckets:
+        raise MaintenanceRefusedError(f"{table} has {buckets} buckets already.")
+
+
+def _chosen(
+    facts: TableFacts, partitions: Sequence[Mapping[str, str | None]] | None
+) -> tuple[Partition, ...] | None:
+    if partitions is None:
+        return None
+    there = {bucket.partition for bucket in facts.buckets if bucket.partition}
+    chosen = []
+    for given in partitions:
+        partition = tuple((column, given.get(column)) for column in facts.partition_keys)
+        if partition not in there or set(given) != set(facts.partition_keys):
+            raise MaintenanceRefusedError(
+                f"{facts.table} has no partition {dict(given)}.",
+                remedy=f"Give a value for each of: {', '.join(facts.partition_keys) or 'none'}.",
+            )
+        if partition_spec(partition) is None:
+            raise MaintenanceRefusedError(
+                f"The partition {dict(given)} of {facts.table} cannot be named to Paimon's "
+                "procedure: a value holds one of , ; = ' \\.",
+                remedy="Rescale the whole table.",
+            )
+        chosen.append(partition)
+    return tuple(dict.fromkeys(chosen))
+
+
+@dataclass
+class _Rescaling:
+    held: HeldTables
+    facts: TableFacts
+    buckets: int
+    chosen: tuple[Partition, ...] | None
+    pause: Paused
+    job_manager: JobManager
+    log: logging.Logger
+    rewritten: list[Partition | None] = field(default_factory=list)
+    job_ids: list[str] = field(default_factory=list)
+    record_id: str = ""
+
+    def done(self) -> Rescaled:
+        self._begin()
+        try:
+            self._show_all_rows()
+            before = row_counts(self.held, self.facts, self.log)
+            self.pause.refuse_new_commits()
+            try:
+                for partition in self.chosen if self.chosen is not None else (None,):
+                    self._rewrite(partition, self.buckets)
+                self._compare(before)
+                set_option(self.held, "bucket", str(self.buckets), self.log)
+            except BaseException as error:
+                self._go_back(error)
+                raise
+        except Exception as error:
+            self._over(ActionState.FAILED, str(error))
+            raise
+        except BaseException:
+            self._over(ActionState.CANCELLED, "It was cancelled.")
+            raise
+        self._over(ActionState.DONE, None)
+        concerned = [n for key, n in before.items() if self._is_concerned(key)]
+        return Rescaled(
+            self.facts.table,
+            self.facts.total_buckets,
+            self.buckets,
+            len(concerned),
+            sum(rows for rows, _ in concerned),
+            self.pause.resumed,
+            tuple(self.job_ids),
+            self._notes(len(before) - len(concerned)),
+        )
+
+    def _notes(self, others: int) -> tuple[str, ...]:
+        if not others:
+            return ()
+        return (
+            f"{others} partitions keep {self.facts.total_buckets} buckets: they can be read, but "
+            "Paimon refuses to write them.",
+        )
+
+    # steps
+
+    def _show_all_rows(self) -> None:
+        """Merge what a batch reader does not see yet: it would not be rewritten, and be lost."""
+        if not (self.facts.deletion_vectors or self.facts.kind is TableKind.FIRST_ROW):
+            return
+        if self._unmerged():
+            self._run(call("compact", table=self.facts.table, compact_strategy="full"), "compact")
+        if self._unmerged():
+            raise MaintenanceRefusedError(
+                f"{self.facts.table} has rows that no batch reader sees, also after a compaction.",
+                remedy="Compact it, and try again.",
+            )
+
+    def _unmerged(self) -> int:
+        facts = self.held.keeper.facts(self.facts.table)
+        return sum(bucket.level0_files for bucket in facts.buckets)
+
+    def _rewrite(self, partition: Partition | None, buckets: int) -> None:
+        spec = None if partition is None else partition_spec(partition)
+        text = call("rescale", table=self.facts.table, bucket_num=buckets, partition=spec)
+        before = len(self.job_ids)
+        try:
+            self._run(text, f"rescale to {buckets} buckets")
+        except BaseException:
+            if len(self.job_ids) > before and self._ended_well(self.job_ids[-1]):
+                self.rewritten.append(partition)
+            raise
+        self.rewritten.append(partition)
+
+    def _ended_well(self, job_id: str) -> bool:
+        """Whether the job took effect though we were not told; if that is not known, none resumes.
+
+        A job of ours that goes on rewriting must not meet the writers.
+        """
+        try:
+            job = self.job_manager.job(job_id)
+        except FlinkError:
+            job = None
+            self._keep_stopped(f"whether Flink job {job_id} goes on is not known")
+        if job is not None and not job.status.is_terminal:
+            self._keep_stopped(f"Flink job {job_id} still rewrites it")
+        return job is not None and job.status.value == "FINISHED"
+
+    def _run(self, text: str, what: str) -> None:
+        """Run a CALL as a Flink job whose id is on record before it is sent."""
+        name = f"maintenance: {what} of {self.facts.table}"
+        with gateway_session(self.held.runtime, name, self.log) as session:
+            job_id = uuid.uuid5(uuid.UUID(self.record_id), str(len(self.job_ids))).hex
+            self._note({"flink_job_id": job_id, "session_handle": session.handle})
+            self.job_ids.append(job_id)
+            self.log.info("%s: Flink job %s.", name, job_id)
+            run_job(self.held, session, FlinkWork(text, job_id, name), self.job_manager, self.log)
+
+    def _compare(self, before: Mapping[Partition, tuple[int, int]]) -> None:
+        """Raise, and leave the jobs stopped, unless every row is there once."""
+        problems = []
+        after = row_counts(self.held, self.facts, self.log)
+        if after != before:
+            differ = [key for key in {*before, *after} if before.get(key) != after.get(key)]
+            problems += [
+                f"{partition_in_words(key) or 'it'} had {before.get(key)} rows and keys and has "
+                f"{after.get(key)}"
+                for key in differ[:5]
+            ]
+        facts = self.held.keeper.facts(self.facts.table)
+        problems += [
+            f"{partition_in_words(b.partition) or 'it'} has files in bucket {b.bucket}"
+            for b in facts.buckets
+            if self._is_concerned(b.partition) and not 0 <= b.bucket < self.buckets
+        ]
+        commits = self.pause.commits_since()
+        if len(commits) > len(self.rewritten):
+            problems.append(f"somebody else committed meanwhile ({', '.join(commits)})")
+        if problems:
+            snapshot = self.pause.snapshot_id
+            self._keep_stopped(f"the rescaled table is not what it was: {'; '.join(problems)}")
+            self.rewritten.clear()  # what is wrong is not rewritten once more
+            raise MaintenanceError(
+                f"After rescaling {self.facts.table}: {'; '.join(problems)}.",
+                remedy=f"Its jobs stay stopped. Snapshot {snapshot} is the table as it was: "
+                "compare, write it back, and start the jobs.",
+            )
+
+    def _go_back(self, error: BaseException) -> None:
+        """Rewrite what was rewritten into the old number of buckets, as the table's option says."""
+        if not self.rewritten or self.pause.keep_stopped is not None:
+            return
+        patient = replace(self.held, keeper=Keeper(without_interruption(self.held.runtime)))
+        back = replace(self, held=patient)
+        self.log.warning("Going back to %d buckets: %s", self.facts.total_buckets, error)
+        try:
+            for partition in tuple(self.rewritten):
+                back._rewrite(partition, self.facts.total_buckets)
+        except LakehouseError as second:
+            self._keep_stopped(
+                f"its files are partly in {self.buckets} and partly in {self.facts.total_buckets} "
+                f"buckets, and could not be written back: {second.message}"
+            )
+
+    def _keep_stopped(self, why: str) -> None:
+        self.pause.keep_stopped = (
+            f"Stopped to rescale {self.facts.table}, and not resumed, as {why}. Look at the table, "
+            f"run `lakehouse maintain rescale {self.facts.table}` again, then start this job."
+        )
+
+    def _is_concerned(self, partition: Partition) -> bool:
+        return self.chosen is None or partition in self.chosen
+
+    # records
+
+    def _begin(self) -> None:
+        record = self.held.keeper.actions.begin(
+            self.facts.table,
+            RESCALE,
+            reason=f"Asked for {self.buckets} buckets instead of {self.facts.total_buckets}.",
+            details=json.dumps({"buckets": self.buckets}),
+            holder=self.held.holder,
+            before=json.dumps(figures_of(self.facts)),
+        )
+        self.record_id = record.id
+
+    def _note(self, changes: ActionChanges) -> None:
+        self.held.keeper.actions.update(self.record_id, changes)
+
+    def _over(self, state: ActionState, error: str | None) -> None:
+        if self.pause.keep_stopped is not None and state is not ActionState.DONE:
+            error = f"{error} {self.pause.keep_stopped}"
+        changes: ActionChanges = {
+            "state": state,
+            "ended_at": self.held.runtime.clock.now(),
+            "error": error,
+        }
+        if state is ActionState.DONE:
+            facts = self.held.keeper.facts(self.facts.table)
+            changes["after"] = json.dumps(figures_of(facts))
+        self._note(changes)

@@ -1,0 +1,130 @@
+"""Tables that get another number of buckets while a job of ours writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lakehouse_dagster.errors import MaintenanceError, MaintenanceRefusedError
+from lakehouse_dagster.maintenance import rescale as rescaling
+from lakehouse_dagster.maintenance.dedicated import dedicate
+from lakehouse_dagster.maintenance.rescale import rescale
+from lakehouse_dagster.streaming.apply import apply, verb
+from lakehouse_dagster.system_db import DesiredState
+from lakehouse_dagster.system_db.maintenance_actions import ActionState
+from tests.maintenance.tables import Tables
+from tests.maintenance.written import Written
+from tests.support.fixtures import lab
+from tests.support.laboratory import TABLE, Laboratory
+
+__all__ = ["lab"]
+
+pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+
+COMPACTOR = f"compact-{TABLE}"
+
+
+@pytest.fixture
+def written(lab: Laboratory) -> Iterator[Written]:
+    made = Written(lab)
+    yield made
+    apply(made.runtime, [(COMPACTOR, verb("cancel"))], holder="test")
+
+
+def test_a_running_table_is_rescaled_and_its_jobs_go_on_where_they_were(written: Written) -> None:
+    lab = written.lab
+    written.declare(bucket="1", **{"write-only": "true"})
+    first = written.start()
+    written.write(2)
+    dedicate(written.keeper, TABLE, holder="test")
+    done = rescale(written.keeper, TABLE, 3, holder="test")
+    assert (done.from_buckets, done.to_buckets, done.partitions, done.rows) == (1, 3, 1, 40)
+    assert set(done.writers) == {lab.job, COMPACTOR}
+    facts = written.facts()
+    assert facts.total_buckets == 3
+    assert {bucket.bucket for bucket in facts.buckets} == {0, 1, 2}
+    writer = lab.running()
+    assert writer.job_id != first.flink_job_id
+    assert lab.checkpoints(writer.job_id).restored_path is not None
+    assert len(lab.on_cluster(COMPACTOR)) == 1
+    written.write(4)
+    lab.copied_exactly(writer.job_id)
+    # Only what it was started from was restored: nothing failed.
+    assert written.restarts(writer.job_id) == 1
+    (record,) = written.keeper.actions.of_table(TABLE)
+    assert (record.kind, record.state) == ("rescale", ActionState.DONE)
+    assert json.loads(record.after or "{}")["files"] == 3
+
+
+def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = written.lab
+    written.declare(bucket="2")
+    written.start()
+    written.write(2)
+
+    def refuse(*_: object) -> None:
+        raise MaintenanceError("The table cannot be altered.")
+
+    monkeypatch.setattr(rescaling, "set_option", refuse)
+    with pytest.raises(MaintenanceError, match="cannot be altered"):
+        rescale(written.keeper, TABLE, 5, holder="test")
+    facts = written.facts()
+    assert facts.total_buckets == 2
+    assert {bucket.bucket for bucket in facts.buckets} == {0, 1}
+    assert written.runtime.memory.ensure(lab.job).desired is DesiredState.RUNNING
+    written.write(2)
+    lab.copied_exactly(lab.running().job_id)
+    (record,) = written.keeper.actions.of_table(TABLE)
+    assert (record.kind, record.state) == ("rescale", ActionState.FAILED)
+
+
+def test_rows_that_batch_readers_do_not_see_yet_are_not_lost(lab: Laboratory) -> None:
+    tables = Tables(lab)
+    options = {"bucket": "2", "deletion-vectors.enabled": "true", "write-only": "true"}
+    table = tables.make("marked", "id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED", **options)
+    tables.fill(table, lambda n: f"({n}, 'x'), (1, 'y{n}')", 3)
+    assert sum(bucket.level0_files for bucket in tables.facts(table).buckets) > 0
+    done = rescale(tables.keeper, table, 1, holder="test")
+    assert done.rows == 3
+    assert tables.rows(table) == [(0, "x"), (1, "y2"), (2, "x")]
+
+
+def test_chosen_partitions_alone_are_rewritten(lab: Laboratory) -> None:
+    tables = Tables(lab)
+    columns = "dt STRING, id INT, PRIMARY KEY (dt, id) NOT ENFORCED"
+    table = tables.make("days", columns, partitioned=True, bucket="1")
+    tables.fill(table, lambda _: "('a', 1), ('a', 2), ('a', 3), ('b', 1), ('b', 2)", 1)
+    with pytest.raises(MaintenanceRefusedError, match="no partition"):
+        rescale(tables.keeper, table, 4, partitions=[{"dt": "c"}], holder="test")
+    done = rescale(tables.keeper, table, 4, partitions=[{"dt": "a"}], holder="test")
+    assert (done.partitions, done.rows) == (1, 3)
+    assert "1 partitions keep 1 buckets" in done.notes[0]
+    at = {(b.partition[0][1], b.bucket) for b in tables.facts(table).buckets}
+    assert len({bucket for day, bucket in at if day == "a"}) > 1
+    assert {bucket for day, bucket in at if day == "b"} == {0}
+    assert len(tables.rows(table)) == 5
+
+
+@pytest.mark.parametrize("bucket", ["-1", "-2"])
+def test_tables_without_fixed_buckets_are_refused(lab: Laboratory, bucket: str) -> None:
+    tables = Tables(lab)
+    table = tables.make("loose", "id INT, PRIMARY KEY (id) NOT ENFORCED", bucket=bucket)
+    with pytest.raises(MaintenanceRefusedError, match=f"'bucket' = '{bucket}'"):
+        rescale(tables.keeper, table, 4, holder="test")
+
+
+def test_a_table_that_another_lakehouse_writes_is_not_rescaled(written: Written) -> None:
+    lab = written.lab
+    written.declare(bucket="1")
+    written.start()
+    written.write(3)
+    stranger = replace(written, lab=Laboratory(lab.folder, lab.rest_url, lab.sql_gateway_url))
+    stranger.declare(bucket="1")
+    with pytest.raises(MaintenanceRefusedError, match="Others than our jobs write"):
+        rescale(stranger.keeper, TABLE, 2, holder="test")
+    assert written.facts().total_buckets == 1
