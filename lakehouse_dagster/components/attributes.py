@@ -13,12 +13,16 @@ from pydantic.config import JsonDict, JsonValue
 from pydantic_core import PydanticCustomError
 
 from lakehouse_dagster.components.schema import without_alternatives
+from lakehouse_dagster.maintenance import spec as maintenance
+from lakehouse_dagster.maintenance.spec import Limits
 from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
 
 Settings: TypeAlias = dict[str, bool | int | str]
+Part: TypeAlias = dict[str, bool | int | float | str] | bool | None
+"""The settings of a part of a maintenance policy; true: as by default, false: not at all."""
 Texts: TypeAlias = str | list[str]
 
-_LATER = ("maintenance", "corrections", "cdc")
+_LATER = ("corrections", "cdc")
 """Planned, so that whoever reads of them in the design gets more than "not permitted"."""
 
 
@@ -77,19 +81,54 @@ class SystemDatabaseAttributes(_Attributes):
 _SCHEMA_TYPES: dict[str, JsonValue] = {
     "int": ["integer", "string"],
     "bool": ["boolean", "string"],
+    "float": ["number", "string"],
+    "int | str": ["integer", "string"],
 }
 
 
-def _policy(policy: type[SupervisionPolicy] | type[ProgressPolicy]) -> Any:
+def _policy(policy: type[SupervisionPolicy] | type[ProgressPolicy] | type[Limits]) -> Any:
     """A mapping whose keys are the policy's settings: intervals as text, numbers as numbers."""
+    return Field(default_factory=dict, json_schema_extra=_settings(policy))
+
+
+def _part(spec: type[Any], description: str) -> Any:
+    """The same where true and false may stand instead."""
+    return Field(None, description=description, json_schema_extra=_settings(spec))
+
+
+def _settings(policy: type[Any]) -> JsonDict:
     properties: JsonDict = {
         setting.name: {"type": _SCHEMA_TYPES.get(str(setting.type), ["string"])}
         for setting in fields(policy)
     }
-    return Field(
-        default_factory=dict,
-        json_schema_extra={"properties": properties, "additionalProperties": False},
+    return {"properties": properties, "additionalProperties": False}
+
+
+class TablePolicyAttributes(_Attributes):
+    """What maintenance tables get; what an override does not say is as in ``default``."""
+
+    compaction: str | bool | None = Field(None, description="batch, dedicated or off.")
+    compaction_group: str | None = Field(
+        None, description="With dedicated: tables of one group share a compaction job."
     )
+    compact: Part = _part(maintenance.CompactSpec, "When files are merged.")
+    expire: Part = _part(maintenance.ExpireSpec, "Which snapshots are kept.")
+    changelogs: Part = _part(maintenance.ExpireSpec, "Which changelogs are kept.")
+    partitions: Part = _part(maintenance.PartitionExpirySpec, "Which partitions go.")
+    tags: Part = _part(maintenance.TagSpec, "Which tags go.")
+    manifests: Part = _part(maintenance.ManifestSpec, "When manifests are merged.")
+    orphans: Part = _part(maintenance.OrphanSpec, "When unknown files are looked for and removed.")
+    bounds: Part = _part(maintenance.CheckBounds, "Beyond what the asset checks fail.")
+
+
+class MaintenanceAttributes(_Attributes):
+    """When tables are compacted, expired and cleaned."""
+
+    default: TablePolicyAttributes | None = Field(None, description="For all other tables.")
+    tables: dict[str, TablePolicyAttributes] = Field(
+        default_factory=dict, description="By database.table or pattern; the most exact one counts."
+    )
+    limits: Settings = _policy(Limits)
 
 
 class TableAttributes(_Attributes):
@@ -159,6 +198,9 @@ class LakehouseAttributes(_Attributes):
         default_factory=dict,
         description="Bounds by table or pattern, or default: freshness, max_lag, "
         "max_snapshots_behind, max_watermark_lag.",
+    )
+    maintenance: MaintenanceAttributes | None = Field(
+        None, description="Compaction, expiry and clean-up; {} for the defaults, none by default."
     )
     materialize_timeout: str = Field("10m", description="How long to wait for a new snapshot.")
     sensors_running: bool | str = Field(True, description="Turn the sensors on when loaded.")

@@ -11,11 +11,12 @@ import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs
 from typing_extensions import Self
 
-from lakehouse_dagster.components import resolving, templates
+from lakehouse_dagster.components import maintaining, resolving, templates
 from lakehouse_dagster.components.attributes import (
     CatalogAttributes,
     FlinkAttributes,
     LakehouseAttributes,
+    MaintenanceAttributes,
     OtherCatalogAttributes,
     Settings,
     SystemDatabaseAttributes,
@@ -27,6 +28,7 @@ from lakehouse_dagster.components.scaffolder import LakehouseScaffolder
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.lakehouse import Lakehouse, find_scripts
+from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.sql.variables_file import read_variables
 from lakehouse_dagster.streaming import discovery
@@ -91,6 +93,10 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
     checks: Annotated[
         dict[str, CheckPolicy], _as_written(resolving.checks, dict[str, Settings])
     ] = field(default_factory=dict)
+    maintenance: Annotated[
+        MaintenancePolicy | None,
+        _as_written(maintaining.maintenance, MaintenanceAttributes | None),
+    ] = None
     materialize_timeout: Annotated[str, _as_written(templates.text, str)] = "10m"
     sensors_running: Annotated[bool, _as_written(templates.yes_or_no, bool | str)] = True
 
@@ -142,6 +148,7 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
             supervision=self.supervision,
             progress=self.progress,
             checks=self.checks,
+            maintenance=self.maintenance,
             materialize_timeout=self.materialize_timeout,
             tables=self.tables,
             translator=self.translator,

@@ -1,7 +1,6 @@
 """The sensor that looks at tables in turn, tells their checks, and asks for runs; thin."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from lakehouse_dagster.streaming.names import dagster_name
 if TYPE_CHECKING:
     # SQLAlchemy comes with it: loading definitions does not wait for that.
     from lakehouse_dagster.maintenance.survey import Looked
+    from lakehouse_dagster.system_db.maintenance_actions import Latest
 
 LOOK_SECONDS = 20.0
 """Far below the 60 s that Dagster gives a tick; what is left over has its turn in the next."""
@@ -61,34 +61,10 @@ class MaintenanceCursor(Cursor):
     told: dict[str, tuple[str, datetime]] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class History:
-    """What the records say of each table: how many there are, and which was cancelled last."""
-
-    records: Mapping[str, int]
-    cancelled_at: Mapping[str, datetime]
-
-    @staticmethod
-    def of(keeper: Keeper) -> "History":
-        """As it is on record now."""
-        from lakehouse_dagster.system_db.maintenance_actions import ActionState
-
-        outcomes = keeper.actions.all_outcomes()
-        last = {table: (state, ended) for table, _, state, ended in outcomes}
-        return History(
-            Counter(table for table, *_ in outcomes),
-            {
-                table: ended
-                for table, (state, ended) in last.items()
-                if state is ActionState.CANCELLED and ended is not None
-            },
-        )
-
-
 def waits(
     table: str,
     asked: Mapping[str, Asked],
-    history: History,
+    latest: "Latest | None",
     under_way: frozenset[str] | None,
     now: datetime,
 ) -> str | None:
@@ -96,17 +72,18 @@ def waits(
 
     Args:
         asked: the runs that were asked for.
-        history: what is on record.
+        latest: the newest action on it, and how many are on record.
         under_way: tables of unfinished runs; None for all.
         now: the time, aware.
     """
     if under_way is None or table in under_way:
         return "a run for it is under way"
-    cancelled_at = history.cancelled_at.get(table)
-    if cancelled_at is not None and now < cancelled_at + CANCELLED_RESTS:
-        return f"cancelled at {cancelled_at:%H:%M} UTC, and left alone for an hour"
+    cancelled = latest is not None and latest.state.value == "cancelled"
+    at = latest.ended_at if latest is not None and cancelled else None
+    if at is not None and now < at + CANCELLED_RESTS:
+        return f"cancelled at {at:%H:%M} UTC, and left alone for an hour"
     before = asked.get(table)
-    if before is not None and before.records == history.records.get(table, 0):
+    if before is not None and before.records == (latest.records if latest else 0):
         # The last run did nothing to it: the cluster was away, or somebody else held it.
         again = before.at + backoff(before.times)
         if now < again:
@@ -180,17 +157,17 @@ def _asking(
 ) -> Asking:
     from lakehouse_dagster.maintenance.survey import Looked
 
-    history, now = History.of(keeper), keeper.runtime.clock.now()
+    latest, now = keeper.actions.latest(), keeper.runtime.clock.now()
     decisions = [looked.decision for looked in seen.values() if isinstance(looked, Looked)]
     due = [decision for decision in decisions if decision.actions]
-    reasons = {d.table: waits(d.table, asked, history, under_way, now) for d in due}
+    reasons = {d.table: waits(d.table, asked, latest.get(d.table), under_way, now) for d in due}
     waiting = {table: why for table, why in reasons.items() if why is not None}
     free: list[Decision] = [decision for decision in due if decision.table not in waiting]
     plan = within_budget(free, policy.limits, running=len(keeper.actions.running()))
     still = {d.table for d in due}
     kept = {table: a for table, a in asked.items() if table not in seen or table in still}
     for action in (action for group in plan.groups for action in group.actions):
-        records = history.records.get(action.table, 0)
+        records = latest[action.table].records if action.table in latest else 0
         before = kept.get(action.table)
         times = before.times + 1 if before is not None and before.records == records else 1
         kept[action.table] = Asked(records=records, times=times, at=now)

@@ -19,10 +19,12 @@ from lakehouse_dagster import (
     FlinkCluster,
     Lakehouse,
     LakehouseTranslator,
+    MaintenancePolicy,
     PaimonCatalog,
     ProgressPolicy,
     SupervisionPolicy,
     SystemDatabase,
+    TablePolicy,
     TableSettings,
 )
 from lakehouse_dagster.components import LakehouseComponent
@@ -75,6 +77,7 @@ def loaded(
                 "lake_supervisor",
                 "lake_progress",
                 "lake_table_checks",
+                "lake_maintenance",
             ]
             return component
 
@@ -110,6 +113,7 @@ def test_the_example_makes_the_lakehouse_that_it_says(
         ),
         system_database=SystemDatabase("sqlite:////var/lib/lakehouse/lakehouse.db"),
         progress=ProgressPolicy(progress_interval="1m"),
+        maintenance=MaintenancePolicy(tables={"ods.*": TablePolicy("dedicated")}),
     )
     assert (loaded.scripts, loaded.start, loaded.sensors_running) == (
         ("sql/**/*.sql",),

@@ -226,7 +226,7 @@ def test_half_an_authentication_is_refused(auth: dict[str, str]) -> None:
     assert "neither a user with a password nor a token" in refused(flink={**FLINK, "auth": auth})
 
 
-@pytest.mark.parametrize("name", ["maintenance", "corrections"])
+@pytest.mark.parametrize("name", ["cdc", "corrections"])
 def test_what_is_planned_is_said_not_to_be_supported_yet(name: str) -> None:
     attributes = {"catalog": CATALOG, "flink": FLINK, "scripts": "x.sql", name: {}}
     with pytest.raises(ValidationError, match=f"{name} is not supported by this version"):
