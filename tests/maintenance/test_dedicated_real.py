@@ -9,6 +9,7 @@ import pytest
 from lakehouse_dagster.errors import MaintenanceRefusedError, StreamingJobError
 from lakehouse_dagster.maintenance.dedicated import dedicate, undedicate
 from lakehouse_dagster.maintenance.situation import is_compacted
+from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
 from lakehouse_dagster.streaming.apply import apply, verb
 from lakehouse_dagster.streaming.stop import StoppedHow
 from lakehouse_dagster.system_db import DesiredState
@@ -77,6 +78,24 @@ def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     lab.copied_exactly(lab.running().job_id)
 
 
+def test_a_group_of_tables_is_compacted_by_one_job(lab: Laboratory) -> None:
+    small = TablePolicy(compaction="dedicated", compaction_group="small")
+    written = Written(lab, MaintenancePolicy(small))
+    written.declare(bucket="1", **{"write-only": "true", "num-sorted-run.compaction-trigger": "3"})
+    # The compaction job makes the table as its writer would, if it is there first.
+    for name in ("compact-small", lab.job):
+        (started,) = apply(written.runtime, [(name, verb("start"))], holder="test")
+        assert started.error is None
+    try:
+        written.write(6)
+        until(lambda: written.level0_files < 3, "level 0 merged")
+        lab.copied()
+        for job in (lab.job, "compact-small"):
+            assert written.restarts(lab.on_cluster(job)[0].job_id) == 0
+    finally:
+        apply(written.runtime, [("compact-small", verb("cancel"))], holder="test")
+
+
 def test_a_compaction_job_is_not_started_beside_a_writer_that_compacts(written: Written) -> None:
     written.declare(bucket="1")
     written.start()
@@ -110,14 +129,12 @@ def test_a_compaction_job_that_does_not_start_leaves_table_and_writer_as_they_we
 
 def test_a_table_that_somebody_else_writes_is_left_as_it_is(written: Written) -> None:
     lab = written.lab
-    written.declare(keyed=False, bucket="-1")
-    other = Written(Laboratory(lab.folder, lab.rest_url, lab.sql_gateway_url, job=f"{lab.job}-b"))
+    written.declare(bucket="1")
     written.start()
-    other.declare(keyed=False, bucket="-1")
-    foreign = other.start()
-    written.write(1)
-    until(lambda: other.lab.checkpoints(foreign.flink_job_id).completed_count > 1, "commits")
+    written.write(3)
+    stranger = Written(Laboratory(lab.folder, lab.rest_url, lab.sql_gateway_url))
+    stranger.declare(bucket="1")
     with pytest.raises(MaintenanceRefusedError, match="Others than our jobs write"):
-        dedicate(written.keeper, TABLE, holder="test")
+        dedicate(stranger.keeper, TABLE, holder="test")
     assert "write-only" not in written.facts().options
     assert lab.running()

@@ -128,3 +128,17 @@ def test_a_table_that_another_lakehouse_writes_is_not_rescaled(written: Written)
     with pytest.raises(MaintenanceRefusedError, match="Others than our jobs write"):
         rescale(stranger.keeper, TABLE, 2, holder="test")
     assert written.facts().total_buckets == 1
+
+
+def test_a_writer_that_compacts_by_itself_goes_on_with_fewer_buckets(written: Written) -> None:
+    lab = written.lab
+    written.declare(bucket="4", **{"changelog-producer": "lookup"})
+    written.start()
+    written.write(3)
+    done = rescale(written.keeper, TABLE, 1, holder="test")
+    assert (done.rows, done.writers) == (60, (lab.job,))
+    written.write(3)
+    writer = lab.running()
+    lab.copied_exactly(writer.job_id)
+    assert written.restarts(writer.job_id) == 1
+    assert {bucket.bucket for bucket in written.facts().buckets} == {0}
