@@ -204,15 +204,20 @@ class LoadedLakehouse:
     @cached_property
     def runtime(self) -> Runtime:
         """What the verbs of the streaming room need."""
+        jobs = {
+            job.name: StreamingJob(job, self.start, declared)
+            for job, declared in _declared_elsewhere(self.project)
+        }
+        if self.lakehouse.maintenance is not None:
+            from lakehouse_dagster.maintenance.compaction_jobs import compaction_jobs
+
+            jobs |= compaction_jobs(self.lakehouse.maintenance, jobs)
         return Runtime(
             lakehouse=self.lakehouse.name,
             cluster=self.lakehouse.flink,
             catalog=self.lakehouse.catalog,
             system_database=self.lakehouse.system_database,
-            jobs={
-                job.name: StreamingJob(job, self.start, declared)
-                for job, declared in _declared_elsewhere(self.project)
-            },
+            jobs=jobs,
             policy=self.lakehouse.supervision,
             other_catalogs=tuple(other.catalog for other in self.lakehouse.other_catalogs),
             environ=ChainMap(dict(self.lakehouse.variables), os.environ),

@@ -11,10 +11,12 @@ _COMMANDS = {
     "demo": "Run the demo: local stack, data, Dagster.",
     "discover": "Find tables of the catalog that are in no script.",
     "jobs": "Start, stop, restart or cancel streaming jobs.",
+    "maintain": "Compact, expire and clean tables that are due.",
     "plan": "What scripts define: tables, jobs, lineage, advice.",
     "query": "Look into tables, at any version.",
     "stack": "The local Flink stack alone.",
     "status": "Jobs and tables at a glance.",
+    "tables": "Give tables a compaction job, or another number of buckets.",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.cli.status import at_a_glance
 from lakehouse_dagster.lakehouse import LoadedLakehouse
@@ -166,7 +165,7 @@ def _act(
     if dry_run:
         _say_plan(lake, name, names, as_json)
         return
-    _show_progress()
+    show_progress()
     for job_name in names:
         runtime.memory.reset_attempts(job_name)
     results = apply(
@@ -198,20 +197,6 @@ def _say_plan(lake: LoadedLakehouse, name: Verb, names: tuple[str, ...], as_json
         return
     for job in chosen:
         click.echo(f"would {name.value} {job.name}, which is {job.observed}: {job.reason}")
-
-
-class _OnStderr(logging.Handler):
-    """Shows what is being done; how it ended is said once, at the end."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.ERROR:
-            click.echo(record.getMessage(), err=True)
-
-
-def _show_progress() -> None:
-    logger = logging.getLogger("lakehouse_dagster")
-    logger.setLevel(logging.INFO)
-    logger.handlers = [_OnStderr()]
 
 
 def _as_data(result: Applied) -> dict[str, object]:

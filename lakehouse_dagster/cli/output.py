@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import logging
 import math
 import sys
 from collections.abc import Callable
@@ -35,6 +36,21 @@ def reports_errors(function: F) -> F:
 def print_json(value: Any) -> None:
     """One JSON document on stdout: times as ISO 8601, bytes as base64, decimals as text."""
     click.echo(json.dumps(_finite(value), default=_as_text, allow_nan=False))
+
+
+class _OnStderr(logging.Handler):
+    """Shows what is being done; how it ended is said once, at the end."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR:
+            click.echo(record.getMessage(), err=True)
+
+
+def show_progress() -> None:
+    """Tell on stderr what the package says while it works."""
+    logger = logging.getLogger("lakehouse_dagster")
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_OnStderr()]
 
 
 def _finite(value: Any) -> Any:

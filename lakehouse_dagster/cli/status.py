@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.lakehouse import LoadedLakehouse
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.status import (
     JobStatus,
@@ -16,6 +19,9 @@ from lakehouse_dagster.streaming.status import (
     job_statuses,
     table_statuses,
 )
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.maintenance.status import TableFiles
 
 _PATIENCE_SECONDS = 5.0
 _COLOURS = {
@@ -30,11 +36,15 @@ _COLOURS = {
 
 @click.command()
 @project_options
+@click.option("--tables", "with_files", is_flag=True, help="Tables alone: files, due actions.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: see docs/command.md.")
 @reports_errors
-def status(module: str | None, lakehouse_name: str | None, as_json: bool) -> None:
+def status(module: str | None, lakehouse_name: str | None, with_files: bool, as_json: bool) -> None:
     """Show jobs (desired, observed, restarts, checkpoints) and tables (snapshot, age)."""
     lake = load_project(module, lakehouse_name)
+    if with_files:
+        _files(lake, as_json)
+        return
     runtime = at_a_glance(lake.runtime)
     jobs = job_statuses(runtime)
     tables = table_statuses(runtime, tuple(lake.graph.tables))
@@ -42,6 +52,42 @@ def status(module: str | None, lakehouse_name: str | None, as_json: bool) -> Non
         print_json({"jobs": [asdict(j) for j in jobs], "tables": [asdict(t) for t in tables]})
     else:
         _show(jobs, tables)
+
+
+def _files(lake: LoadedLakehouse, as_json: bool) -> None:
+    """The files of all tables; the cluster is not asked."""
+    from lakehouse_dagster.maintenance.status import table_files
+
+    tables = table_files(lake.keeper, lake.lakehouse.maintenance, tuple(lake.graph.tables))
+    if as_json:
+        print_json({"tables": [asdict(table) for table in tables]})
+    else:
+        _show_files(tables)
+
+
+def _show_files(tables: Sequence[TableFiles]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    headers = ("table", "files", "bytes", "level 0", "small", "snapshots", "oldest", "tags")
+    view = Table(*headers, "branches", "consumers", "due", "", box=None)
+    for table in tables:
+        numbers = (table.files, table.bytes, table.level0_files, table.small_files, table.snapshots)
+        kept = (table.tags, table.branches, table.consumers)
+        view.add_row(
+            Text(table.name),
+            *(_number(number) for number in numbers),
+            _ago(table.oldest_snapshot_age_seconds),
+            *(_number(number) for number in kept),
+            Text(", ".join(table.due)),
+            Text(" ".join([*table.held_back, *table.advice, table.problem or ""]).strip()),
+        )
+    Console().print(view)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
 
 
 def at_a_glance(runtime: Runtime) -> Runtime:

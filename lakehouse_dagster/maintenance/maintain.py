@@ -12,8 +12,8 @@ from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, Maintenance
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
 from lakehouse_dagster.maintenance.budget import ActionGroup, Postponed, within_budget
 from lakehouse_dagster.maintenance.held import Keeper
-from lakehouse_dagster.maintenance.perform import Performing, perform
-from lakehouse_dagster.maintenance.situation import past_of_tables, tables_to_look_at
+from lakehouse_dagster.maintenance.perform import Performing, perform, settle_all
+from lakehouse_dagster.maintenance.situation import Surroundings, tables_to_look_at
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.maintenance.survey import look_at
 from lakehouse_dagster.paimon.file_facts import TableFacts
@@ -54,11 +54,11 @@ def look(
     keeper: Keeper, policy: MaintenancePolicy, tables: Iterable[str] | None = None
 ) -> tuple[tuple[Decision, ...], tuple[Failure, ...]]:
     """What each table is due for now; a table that cannot be looked at is a failure."""
-    past = past_of_tables(keeper)
+    surroundings = Surroundings(keeper)
     decisions, failures = [], []
     for table in tables_to_look_at(keeper, tables):
         try:
-            decisions.append(look_at(keeper, policy.for_table(table), table, past).decision)
+            decisions.append(look_at(keeper, policy.for_table(table), table, surroundings).decision)
         except LakehouseError as error:
             failures.append(Failure((table,), error))
     return tuple(decisions), tuple(failures)
@@ -87,15 +87,32 @@ def maintain(
         kinds: which kinds of action may be done.
         how: for tests; by default as the policy says.
     """
+    for error in settle_all(keeper, holder, log):
+        log.error("%s", error)
+    planned, groups = plan(keeper, policy, tables, kinds=kinds)
+    crew = _Crew(keeper, policy, holder, how, log)
+    done = crew.do(groups)
+    return replace(planned, done=tuple(done), failures=(*planned.failures, *crew.failures))
+
+
+def plan(
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    tables: Iterable[str] | None = None,
+    *,
+    kinds: frozenset[ActionKind] = frozenset(ActionKind),
+) -> tuple[Maintained, tuple[ActionGroup, ...]]:
+    """What is due and fits the limits now, in groups that one Flink job does each; nothing is done.
+
+    Only actions of these kinds are among the decisions.
+    """
     decisions, failures = look(keeper, policy, tables)
-    wanted = [
+    wanted = tuple(
         replace(decision, actions=tuple(a for a in decision.actions if a.kind in kinds))
         for decision in decisions
-    ]
-    plan = within_budget(wanted, policy.limits, running=len(keeper.actions.running()))
-    crew = _Crew(keeper, policy, holder, how, log)
-    done = crew.do(plan.groups)
-    return Maintained(decisions, tuple(done), plan.postponed, (*failures, *crew.failures))
+    )
+    run = within_budget(wanted, policy.limits, running=len(keeper.actions.running()))
+    return Maintained(wanted, (), run.postponed, failures), run.groups
 
 
 def maintain_in_rounds(
@@ -219,10 +236,10 @@ class _Crew:
     def _still_due(self, group: ActionGroup) -> ActionGroup:
         """Decided once more, under lease: by its turn, what was decided may be old."""
         kept = []
-        past = past_of_tables(self.keeper)
+        surroundings = Surroundings(self.keeper)
         for action in group.actions:
             policy = self.policy.for_table(action.table)
-            looked = look_at(self.keeper, policy, action.table, past, held=True)
+            looked = look_at(self.keeper, policy, action.table, surroundings, held=True)
             kept += [again for again in looked.decision.actions if again.kind is action.kind]
         return ActionGroup(tuple(kept))
 
