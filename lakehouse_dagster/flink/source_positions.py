@@ -23,6 +23,8 @@ ReadState = Callable[[StreamHandle], "memoryview | None"]
 _READER_STATE = "SourceReaderState"
 _PROXY_VERSIONS = range(4, 7)
 _PROXY_VERSION_WITH_COMPRESSION = 6
+_DATA_SPLIT = (-2394839472490812314).to_bytes(8, "big", signed=True)
+"""What Paimon's splits begin with (``DataSplit.MAGIC``); then a version and the snapshot's id."""
 _MONITOR = re.compile(r"2CS(?P<next>\d{1,18})|3NSS(?P<checkpoint>\d{1,18}):(?P<then>\d{1,18})")
 
 
@@ -39,7 +41,8 @@ class ReadPosition:
     """How far one source had read when the checkpoint was taken.
 
     ``next_snapshot`` is the first of the table's snapshots that was not handed out yet;
-    ``pending_splits`` are parts of earlier ones that were not read to their end. ``offsets`` maps
+    ``pending_splits`` are parts of earlier ones that were not read to their end, and
+    ``oldest_pending_snapshot`` is the first that one of them is of. ``offsets`` maps
     ``topic/partition`` to the next record to read. ``exact`` says that everything before the
     position is in the checkpoint and nothing from it on: without it the position is an upper
     bound. ``digest`` changes whenever the source moves, also within a snapshot.
@@ -50,9 +53,19 @@ class ReadPosition:
     kind: SourceKind
     next_snapshot: int | None = None
     pending_splits: int | None = None
+    oldest_pending_snapshot: int | None = None
     offsets: Mapping[str, int] = field(default_factory=dict, hash=False)
     exact: bool = False
     digest: str = ""
+
+    @property
+    def first_needed_snapshot(self) -> int | None:
+        """The first of a Paimon table's snapshots that would be read again; None if unknown."""
+        if self.pending_splits == 0 or self.next_snapshot is None:
+            return self.next_snapshot
+        if self.oldest_pending_snapshot is None:
+            return None
+        return min(self.next_snapshot, self.oldest_pending_snapshot)
 
 
 def operator_id(uid: str) -> str:
@@ -187,11 +200,13 @@ def _of_paimon(
     if following < -1 or not all(_is_paimon_split(split) for split in [*pending, *(splits or ())]):
         return None
     in_flight = None if splits is None else len(pending) + len(splits)
+    snapshots = [_snapshot_of_split(split) for split in [*pending, *(splits or ())]]
     return replace(
         start,
         kind=SourceKind.PAIMON,
         next_snapshot=following if following >= 0 else None,
         pending_splits=in_flight,
+        oldest_pending_snapshot=_oldest(snapshots) if in_flight else None,
         exact=in_flight == 0 and following >= 0,
     )
 
@@ -206,6 +221,22 @@ def _is_paimon_split(split: memoryview) -> bool:
         return b"org.apache.paimon." in bytes(cursor.take(min(cursor.left, 512)))
     except DamagedBytesError:
         return False
+
+
+def _snapshot_of_split(split: memoryview) -> int | None:
+    """The snapshot whose files a split is of; None when it is of a kind that does not tell."""
+    data = bytes(split)
+    found = data.find(_DATA_SPLIT)
+    at = found + len(_DATA_SPLIT) + 4  # behind the version, which every one so far has
+    if found < 0 or at + 8 > len(data):
+        return None
+    number = int.from_bytes(data[at : at + 8], "big", signed=True)
+    return number if number > 0 else None
+
+
+def _oldest(snapshots: Sequence[int | None]) -> int | None:
+    known = [snapshot for snapshot in snapshots if snapshot is not None]
+    return min(known) if len(known) == len(snapshots) else None
 
 
 def _of_paimon_monitor(

@@ -36,6 +36,7 @@ class Action:
         keep: the least number of newest snapshots or changelogs that stay.
         older_than: nothing younger is touched; times bound what expires, as numbers of snapshots
             move on with every commit.
+        needed_from: the first snapshot that somebody still needs; it and all later ones stay.
         reason: why it is due, in one sentence with the figures.
         figures: the figures behind it, by name, as shown.
         rewrite_bytes: what it is expected to rewrite; 0 where it only deletes.
@@ -49,6 +50,7 @@ class Action:
     names: tuple[str, ...] = ()
     keep: int | None = None
     older_than: datetime | None = None
+    needed_from: int | None = None
     figures: Mapping[str, str] = field(default_factory=dict, hash=False)
     rewrite_bytes: int = 0
     benefit: float = 0.0

@@ -13,7 +13,7 @@ from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
 from lakehouse_dagster.maintenance.spec import Limits, size_bytes
 
 _MEBIBYTE = 1024**2
-_COMPACTIONS = (ActionKind.COMPACT, ActionKind.COMPACT_FULL)
+COMPACTIONS = (ActionKind.COMPACT, ActionKind.COMPACT_FULL)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _grouped(actions: Sequence[Action], small_below_bytes: int) -> list[ActionGr
     together: dict[ActionKind, list[Action]] = {}
     for action in actions:
         small = action.rewrite_bytes < small_below_bytes
-        if action.kind in _COMPACTIONS and action.partitions is None and small:
+        if action.kind in COMPACTIONS and action.partitions is None and small:
             together.setdefault(action.kind, []).append(action)
         else:
             groups.append(ActionGroup((action,)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,8 +11,10 @@ from lakehouse_dagster.flink.procedures import call, call_positional
 from lakehouse_dagster.flink.quoting import string_literal
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Partition
 from lakehouse_dagster.maintenance.budget import ActionGroup
+from lakehouse_dagster.maintenance.expire import EXPIRIES
 
-_ALL = 2_147_483_647
+_LONGEST_CHOICE = 16_000
+"""Characters of the partitions that one CALL names."""
 _PLAIN_VALUE = re.compile(r"[^,;='\\]+")
 _TIME_ZONES_DIFFER = timedelta(hours=14)
 """The gateway reads a point in time in the time zone of its JVM, which nobody tells us: files are
@@ -27,35 +29,29 @@ class Call:
 
     Args:
         starts_job: whether a Flink job does the work; else the gateway does it by itself.
-        until_nothing: it does a bounded part each time, and is called until nothing is left.
     """
 
     text: str
     starts_job: bool
-    until_nothing: bool = False
 
 
-def calls_of(group: ActionGroup, now: datetime) -> tuple[Call, ...]:
+def calls_of(group: ActionGroup) -> tuple[Call, ...]:
     """The CALLs that carry out what the group's actions are due for, in order.
+
+    None for expiries, whose CALLs are worked out one by one (``expire.py``).
 
     Args:
         group: one action, or compactions of one kind.
-        now: the time, aware: what is old enough follows from it.
     """
     if len(group.actions) > 1:
         return (_compact_together(group.actions),)
     (action,) = group.actions
     if action.kind in (ActionKind.COMPACT, ActionKind.COMPACT_FULL):
-        return (_compact(action),)
-    if action.kind is ActionKind.EXPIRE_SNAPSHOTS:
-        return (_expire_snapshots(action, now),)
-    if action.kind is ActionKind.EXPIRE_CHANGELOGS:
-        text = call(
-            "expire_changelogs", table=action.table, retain_max=action.keep, retain_min=action.keep
-        )
-        return (Call(text, starts_job=False, until_nothing=True),)
+        return tuple(_compactions(action))
     if action.kind is ActionKind.EXPIRE_PARTITIONS:
-        return (_drop_partitions(action),)
+        return tuple(_drop_partitions(action))
+    if action.kind in EXPIRIES:
+        return ()
     if action.kind is ActionKind.EXPIRE_TAGS:
         return tuple(
             Call(call("delete_tag", table=action.table, tag=name), starts_job=False)
@@ -66,11 +62,28 @@ def calls_of(group: ActionGroup, now: datetime) -> tuple[Call, ...]:
     return (_orphans(action),)
 
 
-def _compact(action: Action) -> Call:
+def _compactions(action: Action) -> Iterator[Call]:
     arguments: dict[str, str] = {"table": action.table, "compact_strategy": _strategy(action)}
-    if action.partitions is not None:
-        arguments |= _chosen(action.partitions)
-    return Call(call("compact", **arguments), starts_job=True)
+    if action.partitions is None:
+        yield Call(call("compact", **arguments), starts_job=True)
+        return
+    for some in _in_parts(action.partitions):
+        yield Call(call("compact", **arguments, **_chosen(some)), starts_job=True)
+
+
+def _in_parts(partitions: Sequence[Partition]) -> Iterator[list[Partition]]:
+    """The partitions, as many at a time as one statement may well name."""
+    part: list[Partition] = []
+    size = 0
+    for partition in partitions:
+        written = len(_as_condition(partition))
+        if part and size + written > _LONGEST_CHOICE:
+            yield part
+            part, size = [], 0
+        part.append(partition)
+        size += written
+    if part:
+        yield part
 
 
 def _compact_together(actions: Sequence[Action]) -> Call:
@@ -124,22 +137,10 @@ def _as_condition(partition: Partition) -> str:
     )
 
 
-def _drop_partitions(action: Action) -> Call:
-    specs = [_as_spec(partition) for partition in action.partitions or ()]
-    return Call(call_positional("drop_partition", action.table, *specs), starts_job=False)
-
-
-def _expire_snapshots(action: Action, now: datetime) -> Call:
-    """What is old enough is told by an age, which no time zone changes."""
-    age = now - (action.older_than or now)
-    text = call(
-        "expire_snapshots",
-        table=action.table,
-        retain_min=action.keep or 1,
-        retain_max=_ALL,
-        options=f"snapshot.time-retained={int(age.total_seconds() * 1000)} ms",
-    )
-    return Call(text, starts_job=False, until_nothing=True)
+def _drop_partitions(action: Action) -> Iterator[Call]:
+    for some in _in_parts(action.partitions or ()):
+        text = call_positional("drop_partition", action.table, *map(_as_spec, some))
+        yield Call(text, starts_job=False)
 
 
 def _orphans(action: Action) -> Call:

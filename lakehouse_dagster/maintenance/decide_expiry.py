@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
@@ -78,6 +78,7 @@ class DueToGo:
             f"{facts.snapshot_count} snapshots, the oldest {age} old.",
             keep=spec.keep_at_least,
             older_than=older_than,
+            needed_from=_first_needed(holding),
             figures={
                 "snapshots": str(facts.snapshot_count),
                 "keep at least": str(spec.keep_at_least),
@@ -98,14 +99,20 @@ class DueToGo:
         facts = self.facts
         if facts.changelog_count <= spec.keep_at_least or facts.oldest_changelog_id is None:
             return
-        keep = spec.keep_at_least
+        keep, bound = spec.keep_at_least, self.case.now - span(spec.keep_for)
+        if facts.oldest_changelog_at is None or facts.oldest_changelog_at >= bound:
+            return
         newest = facts.oldest_changelog_id + facts.changelog_count - 1
-        for holder in self.case.situation.holders:
-            needed = holder.snapshot_id
-            if needed is None or needed <= newest:
-                keep = max(keep, newest - max(needed or 0, facts.oldest_changelog_id) + 1)
-        if keep >= facts.changelog_count:
-            self.case.held_back.append("All changelogs are still needed.")
+        holding = [
+            holder
+            for holder in self.case.situation.holders
+            if holder.snapshot_id is None or holder.snapshot_id <= newest - keep
+        ]
+        if holding:
+            self.case.held_back.append(
+                f"Old changelogs are kept for {'; '.join(map(str, holding))}."
+            )
+        if any((holder.snapshot_id or 0) <= facts.oldest_changelog_id for holder in holding):
             return
         if not self.case.may_begin(ActionKind.EXPIRE_CHANGELOGS, spec):
             return
@@ -114,7 +121,8 @@ class DueToGo:
             ActionKind.EXPIRE_CHANGELOGS,
             f"{facts.changelog_count} changelogs beside {facts.snapshot_count} snapshots.",
             keep=keep,
-            older_than=self.case.now - span(spec.keep_for),
+            older_than=bound,
+            needed_from=_first_needed(holding),
             figures={"changelogs": str(facts.changelog_count), "keep": str(keep)},
             benefit=float(facts.changelog_count - keep),
         )
@@ -230,6 +238,10 @@ class DueToGo:
 
 def _in_days(setting: timedelta | str) -> str:
     return in_words(span(setting).total_seconds())
+
+
+def _first_needed(holding: Iterable[Holder]) -> int | None:
+    return min((h.snapshot_id for h in holding if h.snapshot_id is not None), default=None)
 
 
 def _time_of(value: str | None, written: str) -> datetime | None:

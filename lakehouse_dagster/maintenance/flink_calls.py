@@ -19,6 +19,7 @@ from lakehouse_dagster.flink import (
     JobManager,
     Session,
     create_catalog,
+    seconds_until_lost,
     use_catalog,
 )
 from lakehouse_dagster.maintenance.held import HeldTables
@@ -91,8 +92,8 @@ def run_job(
 ) -> None:
     """Submit a CALL whose work a Flink job does, and wait for the job's end.
 
-    When the work is cancelled, so is the job. ``on_poll`` is told again and again for how many
-    seconds it has been running, and in which state it is.
+    Whatever else breaks this off leaves the job: ``cancel_job`` ends it. ``on_poll`` is told again
+    and again for how many seconds it has been running, and in which state it is.
 
     Raises:
         MaintenanceConflictError: the job lost against a commit of the table's writer.
@@ -100,16 +101,8 @@ def run_job(
         ClusterUnreachableError: nobody answers for too long; the job may run on.
     """
     held.still_ours()
-    try:
-        _submit(held, session, work, job_manager, log)
-        status = _end_of(held.runtime, work, job_manager, on_poll)
-    except ClusterUnreachableError:
-        raise
-    except MaintenanceError:
-        raise
-    except BaseException:
-        cancel_job(held.runtime, work.job_id, job_manager, log, session=session)
-        raise
+    _submit(held, session, work, job_manager, log)
+    status = _end_of(held.runtime, work, job_manager, on_poll)
     if status is FlinkJobStatus.FINISHED:
         return
     if status is FlinkJobStatus.FAILED:
@@ -170,6 +163,8 @@ def _submit(
         "table.dml-sync": "false",
         "$internal.pipeline.job-id": work.job_id,
         "pipeline.name": work.name,
+        # How often it is tried is our affair: each time it is another job.
+        "restart-strategy.type": "none",
     }
     timeout = runtime.policy.seconds("submission_timeout")
     try:
@@ -202,8 +197,7 @@ def _end_of(
     """How the job ended; None when the cluster does not know it (any more)."""
     clock = runtime.clock
     began = clock.monotonic()
-    missing = 0
-    silent = None
+    lost = silent = None
     while True:
         try:
             job = job_manager.job(work.job_id)
@@ -217,8 +211,12 @@ def _end_of(
             continue
         if job is not None and job.status.is_terminal:
             return job.status
-        missing = missing + 1 if job is None else 0
-        if missing > 2:
+        if job is not None:
+            lost = None
+        elif lost is None:
+            bound = seconds_until_lost(job_manager, runtime.policy.seconds("lost_after"))
+            lost = clock.deadline(bound)
+        elif lost():
             return None
         clock.sleep(_POLL_SECONDS)
 

@@ -1,30 +1,74 @@
-"""Who still needs old snapshots of a table: consumers, and how far our own jobs have read it."""
+"""Who still needs old snapshots of a table: consumers, and how far our own jobs have read it.
+
+What a job of ours would read again stands in the restore points that its next start may choose
+(``read_again.py``). Where that cannot be known, everything is kept rather than too little.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 
 from lakehouse_dagster.maintenance.actions import Holder
+from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
+from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, span
 from lakehouse_dagster.paimon import TableReader
 from lakehouse_dagster.paimon.file_facts import TableFacts
-from lakehouse_dagster.sql.model import TableName
-from lakehouse_dagster.streaming.positions import (
-    positions_from_text,
-    read_positions,
-    tables_of,
-)
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.system_db import DesiredState, Incarnation
 
 
-def holders(runtime: Runtime, facts: TableFacts) -> tuple[Holder, ...]:
-    """Everybody who may still read an old snapshot of the table.
+@dataclass(frozen=True)
+class Readers:
+    """The jobs of ours that read tables, looked up once for a look at many tables."""
 
-    Paimon itself keeps what consumers need; they are here so that it can be told who holds back.
-    Tags keep their files whatever becomes of their snapshots.
-    """
-    table = runtime.catalog.open().table(facts.table)
-    return (*_consumers(facts, table), *_jobs(runtime, facts, table))
+    runtime: Runtime
+
+    def holders(self, facts: TableFacts) -> tuple[Holder, ...]:
+        """Everybody who may still read an old snapshot of the table.
+
+        Paimon itself keeps what consumers need; they are here so that it can be told who holds
+        back. Tags keep their files whatever becomes of their snapshots.
+        """
+        table = self.runtime.catalog.open().table(facts.table)
+        return (*_consumers(facts, table), *self._jobs(facts, table))
+
+    def _jobs(self, facts: TableFacts, table: TableReader) -> Iterator[Holder]:
+        for job in self._by_table.get(facts.table, ()):
+            yield _holder("streaming job", job.name, job.tables[facts.table], facts, table)
+        for job in self._of_any:
+            if facts.table not in job.tables:
+                yield _holder("streaming job", job.name, None, facts, table)
+
+    @cached_property
+    def _all(self) -> tuple[ReadAgain, ...]:
+        return read_again(self.runtime)
+
+    @cached_property
+    def _of_any(self) -> tuple[ReadAgain, ...]:
+        return tuple(job for job in self._all if job.may_read_others)
+
+    @cached_property
+    def _by_table(self) -> dict[str, list[ReadAgain]]:
+        found: dict[str, list[ReadAgain]] = {}
+        for job in self._all:
+            for table in job.tables:
+                found.setdefault(table, []).append(job)
+        return found
+
+
+def may_expire(facts: TableFacts, policy: TablePolicy, now: datetime) -> bool:
+    """Whether anything can be due for expiry at all, so that it matters who needs what."""
+    if _beyond(policy.expire, facts.snapshot_count):
+        oldest, spec = facts.oldest_snapshot_at, policy.expire
+        if spec is not None and oldest is not None and oldest < now - span(spec.keep_for):
+            return True
+    return _beyond(policy.changelogs, facts.changelog_count)
+
+
+def _beyond(spec: ExpireSpec | None, count: int) -> bool:
+    return spec is not None and count > spec.keep_at_least
 
 
 def protected_tags(facts: TableFacts) -> frozenset[str]:
@@ -34,44 +78,21 @@ def protected_tags(facts: TableFacts) -> frozenset[str]:
 
 def _consumers(facts: TableFacts, table: TableReader) -> Iterator[Holder]:
     for name, consumer in sorted(facts.consumers.items()):
-        yield _holder("consumer", name, consumer.next_snapshot, facts, table)
-
-
-def _jobs(runtime: Runtime, facts: TableFacts, table: TableReader) -> Iterator[Holder]:
-    state = runtime.memory.state()
-    for name, job in sorted(runtime.jobs.items()):
-        record, newest = state.records.get(name), state.latest.get(name)
-        reads = any(read.key == facts.table for read in job.definition.reads)
-        if not reads or record is None or newest is None:
-            continue  # it has never run: it has no place to go on from
-        if record.desired is DesiredState.CANCELED and newest.state.is_over:
-            continue
-        operator_name = record.effective_operator_name
-        position = _position(newest, job.definition.reads, operator_name, facts.table)
-        yield _holder("streaming job", name, position, facts, table)
-
-
-def _position(
-    incarnation: Incarnation, reads: tuple[TableName, ...], operator_name: str, table: str
-) -> int | None:
-    """The first snapshot that the job would read again from its restore point; None if unknown."""
-    path = incarnation.savepoint_path if incarnation.state.is_over else None
-    path = path or incarnation.checkpoint_path
-    positions = read_positions(path) if path else None
-    positions = positions or positions_from_text(incarnation.read_positions)
-    if positions is None:
-        return None
-    tables = tables_of(positions.positions, reads, operator_name)
-    of_table = [p for p in positions.positions if tables.get(p.operator_id) == table]
-    if not of_table or any(p.next_snapshot is None or p.pending_splits for p in of_table):
-        return None
-    return min(p.next_snapshot or 0 for p in of_table)
+        yield _holder(
+            "consumer", name, consumer.next_snapshot, facts, table, moved_at=consumer.modified_at
+        )
 
 
 def _holder(
-    kind: str, name: str, needed: int | None, facts: TableFacts, table: TableReader
+    kind: str,
+    name: str,
+    needed: int | None,
+    facts: TableFacts,
+    table: TableReader,
+    moved_at: datetime | None = None,
 ) -> Holder:
     if needed is None or needed > (facts.snapshot_id or 0):
-        return Holder(kind, name, needed)
+        return Holder(kind, name, needed, moved_at=moved_at)
     snapshot = table.snapshot(needed)
-    return Holder(kind, name, needed, None if snapshot is None else snapshot.committed_at)
+    at = None if snapshot is None else snapshot.committed_at
+    return Holder(kind, name, needed, at, moved_at)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
     ClusterUnreachableError,
     LakehouseError,
+    LeaseHeldError,
     LeaseLostError,
     MaintenanceConflictError,
+    MaintenanceError,
 )
-from lakehouse_dagster.flink import JobManager, Session
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, Session
 from lakehouse_dagster.maintenance.actions import Action, ActionKind
-from lakehouse_dagster.maintenance.budget import ActionGroup
+from lakehouse_dagster.maintenance.budget import COMPACTIONS, ActionGroup
 from lakehouse_dagster.maintenance.calls import Call, calls_of
+from lakehouse_dagster.maintenance.expire import EXPIRIES, next_expiry
 from lakehouse_dagster.maintenance.flink_calls import (
     FlinkWork,
     call_in_gateway,
@@ -26,10 +30,15 @@ from lakehouse_dagster.maintenance.flink_calls import (
     gateway_session,
     run_job,
 )
-from lakehouse_dagster.maintenance.held import HeldTables
-from lakehouse_dagster.maintenance.writers import restarts_of_writers
+from lakehouse_dagster.maintenance.held import HeldTables, Keeper
+from lakehouse_dagster.maintenance.writers import (
+    counts_of_writers,
+    restarts_since,
+    wait_for_their_commits,
+)
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import LOGGER
+from lakehouse_dagster.streaming.session import close
 from lakehouse_dagster.system_db.maintenance_actions import (
     ActionChanges,
     ActionRecord,
@@ -50,11 +59,14 @@ class Performing:
     Args:
         attempts: of a compaction that loses against its writer's commits.
         timeout_seconds: of a CALL that the gateway carries out by itself.
+        writers_seconds: how long writers are watched after a compaction, to tell whether it made
+            them restart.
         on_progress: told what happens while it lasts.
     """
 
     attempts: int = 3
     timeout_seconds: float = 600.0
+    writers_seconds: float = 60.0
     first_pause_seconds: float = _FIRST_PAUSE_SECONDS
     on_progress: Callable[[str], None] = lambda _: None
     log: logging.Logger = LOGGER
@@ -73,8 +85,11 @@ def perform(held: HeldTables, group: ActionGroup, how: Performing) -> tuple[Acti
         for table in held.tables:
             settle(held, table, job_manager, how.log)
         before = {action.table: held.keeper.facts(action.table) for action in group.actions}
-        records = [_begin(held, action, before[action.table]) for action in group.actions]
-        work = _Work(held, group, records, job_manager, how)
+        calls = calls_of(group)
+        records = [
+            _begin(held, action, before[action.table], len(calls)) for action in group.actions
+        ]
+        work = _Work(held, group, calls, records, job_manager, how)
         try:
             return work.done()
         except (LeaseLostError, ClusterUnreachableError):
@@ -83,7 +98,8 @@ def perform(held: HeldTables, group: ActionGroup, how: Performing) -> tuple[Acti
             how.log.error("%s", error)
             return work.over(ActionState.FAILED, error=str(error))
         except BaseException:
-            work.over(ActionState.CANCELLED, error="The run was cancelled.")
+            if not work.may_run_on:  # else it stays open, and whoever comes next settles it
+                work.over(ActionState.CANCELLED, error="The run was cancelled.")
             raise
 
 
@@ -92,89 +108,133 @@ def settle(
 ) -> tuple[ActionRecord, ...]:
     """Bring actions to an end whose run is gone: we hold the lease, so nobody works on them.
 
-    Raises ``ClusterUnreachableError``: then nothing is known, and nothing new may begin.
+    Raises:
+        ClusterUnreachableError: nothing is known, and nothing new may begin.
+        MaintenanceError: a Flink job of theirs may still run.
     """
-    settled = []
-    for record in held.keeper.actions.running():
-        if record.table_name != table:
-            continue
-        job = job_manager.job(record.flink_job_id) if record.flink_job_id else None
-        finished = job is not None and job.status.value == "FINISHED"
-        if record.flink_job_id and not finished:
-            with held.runtime.cluster.sql_gateway() as gateway:
-                session = gateway.session(record.session_handle) if record.session_handle else None
-                held.still_ours()
-                cancel_job(held.runtime, record.flink_job_id, job_manager, log, session=session)
-        changes: ActionChanges = {
-            "state": ActionState.DONE if finished else ActionState.FAILED,
-            "ended_at": held.runtime.clock.now(),
-            "error": None if finished else f"Its run ({record.holder}) ended before it did.",
-        }
-        settled.append(held.keeper.actions.update(record.id, changes))
-    return tuple(settled)
+    left = [r for r in held.keeper.actions.running() if r.table_name == table]
+    return tuple(_settled(held, record, job_manager, log) for record in left)
+
+
+def _settled(
+    held: HeldTables, record: ActionRecord, job_manager: JobManager, log: logging.Logger
+) -> ActionRecord:
+    finished = False
+    with held.runtime.cluster.sql_gateway() as gateway:
+        session = gateway.session(record.session_handle) if record.session_handle else None
+        held.still_ours()
+        if record.flink_job_id is not None:
+            job = job_manager.job(record.flink_job_id)
+            finished = job is not None and job.status is FlinkJobStatus.FINISHED
+            if not finished and not cancel_job(
+                held.runtime, record.flink_job_id, job_manager, log, session=session
+            ):
+                raise MaintenanceError(
+                    f"The Flink job {record.flink_job_id} of an earlier {record.kind} of "
+                    f"{record.table_name} may still run.",
+                    remedy="Cancel it by hand if it does; the next run looks again.",
+                )
+        elif session is not None:
+            close(session, log)  # what the gateway still does for it ends
+    done = finished and json.loads(record.details).get("calls") == 1
+    changes: ActionChanges = {
+        "state": ActionState.DONE if done else ActionState.FAILED,
+        "ended_at": held.runtime.clock.now(),
+        "error": None if done else f"Its run ({record.holder}) ended before it did.",
+    }
+    return held.keeper.actions.update(record.id, changes)
+
+
+def settle_all(keeper: Keeper, holder: str, log: logging.Logger) -> tuple[LakehouseError, ...]:
+    """Settle what is on record as under way though nobody works on it; why some could not be."""
+    errors: list[LakehouseError] = []
+    for table in sorted({record.table_name for record in keeper.actions.running()}):
+        try:
+            with (
+                keeper.hold([table], holder) as held,
+                held.runtime.cluster.job_manager() as job_manager,
+            ):
+                settle(held, table, job_manager, log)
+        except LeaseHeldError:
+            continue  # somebody does work on it
+        except LakehouseError as error:
+            errors.append(error)
+    return tuple(errors)
 
 
 @dataclass
 class _Work:
     held: HeldTables
     group: ActionGroup
+    calls: tuple[Call, ...]
     records: list[ActionRecord]
     job_manager: JobManager
     how: Performing
+    may_run_on: bool = False
+    """Its Flink job could not be cancelled for certain."""
 
     def done(self) -> tuple[ActionRecord, ...]:
-        calls = calls_of(self.group, self.held.runtime.clock.now())
-        before = restarts_of_writers(self.held.runtime, self.held.tables, self.job_manager)
-        answers: list[tuple[str, ...]] = []
+        runtime, tables = self.held.runtime, self.held.tables
+        before = counts_of_writers(runtime, tables, self.job_manager)
         try:
-            for call in calls:
-                answers.append(self._run(call))
+            answers = self._answers()
+            if self.group.actions[0].kind in COMPACTIONS:
+                seconds = self.how.writers_seconds
+                wait_for_their_commits(runtime, tables, self.job_manager, seconds=seconds)
         finally:
-            self._count_restarts(before)
+            after = counts_of_writers(runtime, tables, self.job_manager)
+            if restarts := restarts_since(before, after):
+                self._note({"writer_restarts": restarts})
         return self.over(ActionState.DONE, answers=answers)
 
-    def _run(self, call: Call) -> tuple[str, ...]:
+    def _answers(self) -> list[tuple[str, ...]]:
+        if self.group.actions[0].kind in EXPIRIES:
+            self._expire(self.group.actions[0])
+            return []
+        return [self._run(number, call) for number, call in enumerate(self.calls)]
+
+    def _run(self, number: int, call: Call) -> tuple[str, ...]:
         if call.starts_job:
-            return self._run_job(call)
-        name = f"maintenance of {', '.join(self.held.tables)}"
-        with gateway_session(self.held.runtime, name, self.how.log) as session:
-            answer = self._once(session, call)
-            for _ in range(_CALLS_AT_MOST if call.until_nothing else 0):
+            self._run_job(number, call)
+            return ()
+        with self._session() as session:
+            return self._in_gateway(session, call.text)
+
+    def _expire(self, action: Action) -> None:
+        """Let go what may, in bounded CALLs; what is left after so many is for the next run."""
+        runtime = self.held.runtime
+        table = runtime.catalog.open().table(action.table)
+        with self._session() as session:
+            for _ in range(_CALLS_AT_MOST):
+                expiry = next_expiry(table, action, runtime.clock.now())
+                if expiry is None:
+                    return
+                answer = self._in_gateway(session, expiry.text)
                 if answer[:1] == ("0",):
-                    break
-                self.how.on_progress(f"{self._what}: {answer[0]} more are gone")
-                answer = self._once(session, call)
-            return answer
+                    return  # Paimon keeps more: a consumer came, or the writer was faster
+                self.how.on_progress(f"{self._what}: {answer[0]} are gone, {expiry.left} to go")
 
-    def _once(self, session: Session, call: Call) -> tuple[str, ...]:
-        return call_in_gateway(
-            self.held, session, call.text, timeout_seconds=self.how.timeout_seconds
-        )
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        name = f"maintenance of {', '.join(self.held.tables)}"
+        with gateway_session(self.held.runtime, name[:200], self.how.log) as session:
+            self._note({"session_handle": session.handle})
+            yield session
 
-    def _run_job(self, call: Call) -> tuple[str, ...]:
+    def _in_gateway(self, session: Session, text: str) -> tuple[str, ...]:
+        return call_in_gateway(self.held, session, text, timeout_seconds=self.how.timeout_seconds)
+
+    def _run_job(self, number: int, call: Call) -> None:
         """Run it as often as it may be tried, each time as another Flink job."""
         for attempt in range(1, self.how.attempts + 1):
             name = f"maintenance: {self._what} of {', '.join(self.held.tables)}"
-            with gateway_session(self.held.runtime, name, self.how.log) as session:
-                work = FlinkWork(call.text, _job_id(self.records[0].id, attempt), name[:200])
-                self._note(
-                    {
-                        "flink_job_id": work.job_id,
-                        "session_handle": session.handle,
-                        "attempts": attempt,
-                    }
-                )
+            work = FlinkWork(call.text, _job_id(self.records[0].id, number, attempt), name[:200])
+            with self._session() as session:
+                self._note({"flink_job_id": work.job_id, "attempts": attempt})
                 self.how.on_progress(f"{self._what}: attempt {attempt}, Flink job {work.job_id}")
                 try:
-                    run_job(
-                        self.held,
-                        session,
-                        work,
-                        self.job_manager,
-                        self.how.log,
-                        on_poll=self._now_and_then(work.job_id),
-                    )
-                    return ()
+                    self._watched(session, work)
+                    return
                 except MaintenanceConflictError as error:
                     if attempt == self.how.attempts:
                         raise MaintenanceConflictError(
@@ -184,7 +244,25 @@ class _Work:
                         ) from error
                     self.how.log.warning("%s", error)
             self.held.runtime.clock.sleep(self.how.first_pause_seconds * 2 ** (attempt - 1))
-        return ()
+
+    def _watched(self, session: Session, work: FlinkWork) -> None:
+        """Run a Flink job to its end; whatever breaks this off ends the job as well."""
+        try:
+            run_job(
+                self.held,
+                session,
+                work,
+                self.job_manager,
+                self.how.log,
+                on_poll=self._now_and_then(work.job_id),
+            )
+        except (MaintenanceError, ClusterUnreachableError, LeaseLostError):
+            raise
+        except BaseException:
+            self.may_run_on = not cancel_job(
+                self.held.runtime, work.job_id, self.job_manager, self.how.log, session=session
+            )
+            raise
 
     def _now_and_then(self, job_id: str) -> Callable[[float, str], None]:
         """Tells of a job every few seconds in which state it is."""
@@ -204,12 +282,6 @@ class _Work:
     @property
     def _what(self) -> str:
         return self.group.actions[0].kind.value
-
-    def _count_restarts(self, before: Mapping[str, int]) -> None:
-        after = restarts_of_writers(self.held.runtime, self.held.tables, self.job_manager)
-        restarts = sum(max(0, after[job] - before[job]) for job in after if job in before)
-        if restarts:
-            self._note({"writer_restarts": restarts})
 
     def _note(self, changes: ActionChanges) -> None:
         actions = self.held.keeper.actions
@@ -236,8 +308,9 @@ class _Work:
         return tuple(done)
 
 
-def _begin(held: HeldTables, action: Action, before: TableFacts) -> ActionRecord:
+def _begin(held: HeldTables, action: Action, before: TableFacts, calls: int) -> ActionRecord:
     details = {
+        "calls": calls,
         "partitions": [dict(partition) for partition in action.partitions or ()],
         "names": list(action.names),
         "older_than": action.older_than.isoformat() if action.older_than else None,
@@ -279,5 +352,5 @@ def figures_of(facts: TableFacts) -> dict[str, int]:
     }
 
 
-def _job_id(record_id: str, attempt: int) -> str:
-    return uuid.uuid5(_ID_NAMESPACE, f"{record_id}/{attempt}").hex
+def _job_id(record_id: str, number: int, attempt: int) -> str:
+    return uuid.uuid5(_ID_NAMESPACE, f"{record_id}/{number}/{attempt}").hex

@@ -4,96 +4,92 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 
 from lakehouse_dagster.maintenance.actions import ActionKind, Past, Situation
 from lakehouse_dagster.maintenance.held import Keeper
-from lakehouse_dagster.maintenance.needs import holders, protected_tags
+from lakehouse_dagster.maintenance.needs import Readers, may_expire, protected_tags
+from lakehouse_dagster.maintenance.spec import TablePolicy
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import DesiredState
-from lakehouse_dagster.system_db.maintenance_actions import ActionState
-
-PastOfTables = Mapping[str, Mapping[ActionKind, Past]]
 
 _KINDS = {kind.value: kind for kind in ActionKind}
 
 
-def past_of_tables(keeper: Keeper) -> PastOfTables:
-    """What became of each kind of action on each table, from the records."""
-    found: dict[str, dict[ActionKind, Past]] = {}
-    for table, kind, state, ended_at in keeper.actions.all_outcomes():
-        if kind not in _KINDS or ended_at is None:
-            continue
-        kinds = found.setdefault(table, {})
-        kinds[_KINDS[kind]] = _after(kinds.get(_KINDS[kind], Past()), state, ended_at)
-    return found
+@dataclass(frozen=True)
+class Surroundings:
+    """What is asked once for a look at many tables, each part when it is first needed."""
 
+    keeper: Keeper
 
-def situation_of(keeper: Keeper, facts: TableFacts, past: PastOfTables) -> Situation:
-    """The situation of one table as of now."""
-    of_table = dict(past.get(facts.table, {}))
-    if of_table.get(ActionKind.FIND_ORPHANS, Past()).done_at is not None:
-        of_table[ActionKind.FIND_ORPHANS] = _with_found(
-            keeper, facts.table, of_table[ActionKind.FIND_ORPHANS]
+    def situation(self, facts: TableFacts, policy: TablePolicy, now: datetime) -> Situation:
+        """The situation of one table.
+
+        Who needs old snapshots is found out only where some could be due to go.
+        """
+        return Situation(
+            holders=self._readers.holders(facts) if may_expire(facts, policy, now) else (),
+            protected_tags=protected_tags(facts),
+            compacts_by_itself=facts.table in self._compacted,
+            running=self.keeper.lease_key(facts.table) in self._held,
+            past=self._past.get(facts.table, {}),
         )
-    return Situation(
-        holders=holders(keeper.runtime, facts),
-        protected_tags=protected_tags(facts),
-        compacts_by_itself=is_compacted(keeper.runtime, facts.table),
-        running=keeper.is_held(facts.table),
-        past=of_table,
-    )
+
+    @cached_property
+    def _readers(self) -> Readers:
+        return Readers(self.keeper.runtime)
+
+    @cached_property
+    def _held(self) -> frozenset[str]:
+        return self.keeper.runtime.leases.held_keys(self.keeper.lease_key(""))
+
+    @cached_property
+    def _compacted(self) -> frozenset[str]:
+        return _compacted_tables(self.keeper.runtime)
+
+    @cached_property
+    def _past(self) -> Mapping[str, Mapping[ActionKind, Past]]:
+        found: dict[str, dict[ActionKind, Past]] = {}
+        for outcome in self.keeper.actions.outcomes():
+            if outcome.kind in _KINDS:
+                past = Past(outcome.done_at, outcome.failed_at, outcome.failures)
+                found.setdefault(outcome.table_name, {})[_KINDS[outcome.kind]] = past
+        searched = self.keeper.actions.last_done(ActionKind.FIND_ORPHANS.value)
+        for table, record in searched.items():
+            of_table = found[table]
+            of_table[ActionKind.FIND_ORPHANS] = _with_found(
+                of_table[ActionKind.FIND_ORPHANS], record.after, record.details
+            )
+        return found
 
 
 def is_compacted(runtime: Runtime, table: str) -> bool:
     """Whether a compaction job of ours is to run for the table."""
+    return table in _compacted_tables(runtime)
+
+
+def _compacted_tables(runtime: Runtime) -> frozenset[str]:
     records = runtime.memory.state().records
-    return any(
-        table in job.compacts and name in records and records[name].desired is DesiredState.RUNNING
+    return frozenset(
+        table
         for name, job in runtime.jobs.items()
+        if name in records and records[name].desired is DesiredState.RUNNING
+        for table in job.compacts
     )
 
 
-def _after(past: Past, state: ActionState, ended_at: datetime) -> Past:
-    if state is ActionState.DONE:
-        return Past(done_at=ended_at)
-    if state is ActionState.FAILED:
-        return Past(past.done_at, ended_at, past.failures + 1)
-    return past
-
-
-@dataclass(frozen=True)
-class _Search:
-    files: int
-    size_bytes: int
-    older_than: datetime | None
-
-
-def _with_found(keeper: Keeper, table: str, past: Past) -> Past:
+def _with_found(past: Past, after: str | None, details: str) -> Past:
     """The past of searches for orphans, with what the last one found."""
-    for record in keeper.actions.of_table(table):
-        if record.kind == ActionKind.FIND_ORPHANS.value and record.state is ActionState.DONE:
-            search = _search(record.after, record.details)
-            return Past(
-                past.done_at,
-                past.failed_at,
-                past.failures,
-                search.files,
-                search.size_bytes,
-                search.older_than,
-            )
-    return past
-
-
-def _search(after: str | None, details: str) -> _Search:
     figures = json.loads(after or "{}")
     older_than = json.loads(details).get("older_than")
-    return _Search(
-        int(figures.get("orphan_files", 0)),
-        int(figures.get("orphan_bytes", 0)),
-        datetime.fromisoformat(older_than) if older_than else None,
+    return replace(
+        past,
+        found_files=int(figures.get("orphan_files", 0)),
+        found_bytes=int(figures.get("orphan_bytes", 0)),
+        older_than=datetime.fromisoformat(older_than) if older_than else None,
     )
 
 

@@ -9,7 +9,7 @@ from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.maintenance.actions import Decision, Situation
 from lakehouse_dagster.maintenance.decide import decide
 from lakehouse_dagster.maintenance.held import Keeper
-from lakehouse_dagster.maintenance.situation import PastOfTables, past_of_tables, situation_of
+from lakehouse_dagster.maintenance.situation import Surroundings
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
 from lakehouse_dagster.paimon.file_facts import TableFacts
 
@@ -24,22 +24,28 @@ class Looked:
 
 
 def look_at(
-    keeper: Keeper, policy: TablePolicy, table: str, past: PastOfTables, *, held: bool = False
+    keeper: Keeper,
+    policy: TablePolicy,
+    table: str,
+    surroundings: Surroundings,
+    *,
+    held: bool = False,
 ) -> Looked:
     """Look at one table now.
 
     Args:
-        past: what was done to all tables.
+        surroundings: of all tables that are looked at together.
         held: whether it is we who act on it, so that nobody else does.
 
     Raises:
         LakehouseError: it cannot be looked at.
     """
     facts = keeper.facts(table)
-    situation = situation_of(keeper, facts, past)
+    now = keeper.runtime.clock.now()
+    situation = surroundings.situation(facts, policy, now)
     if held:
         situation = replace(situation, running=False)
-    return Looked(facts, situation, decide(facts, policy, situation, keeper.runtime.clock.now()))
+    return Looked(facts, situation, decide(facts, policy, situation, now))
 
 
 def survey(
@@ -50,12 +56,12 @@ def survey(
     A table that does not exist (yet) gives None, one that cannot be looked at its error.
     """
     over = keeper.runtime.clock.deadline(seconds)
-    past = past_of_tables(keeper)
+    surroundings = Surroundings(keeper)
     catalog = keeper.runtime.catalog.open()
     for table in tables:
         try:
             there = catalog.table(table).exists()
-            found = look_at(keeper, policy.for_table(table), table, past) if there else None
+            found = look_at(keeper, policy.for_table(table), table, surroundings) if there else None
             yield table, found
         except LakehouseError as error:
             yield table, error

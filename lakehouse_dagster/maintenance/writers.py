@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from lakehouse_dagster.errors import FlinkError
 from lakehouse_dagster.flink import JobManager
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import Incarnation
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class WriterCounts:
+    """How often a writer was restored since it was submitted, and its complete checkpoints."""
+
+    restarts: int
+    checkpoints: int
 
 
 def writers_of(runtime: Runtime, tables: Iterable[str]) -> dict[str, Incarnation]:
@@ -21,14 +32,51 @@ def writers_of(runtime: Runtime, tables: Iterable[str]) -> dict[str, Incarnation
     }
 
 
-def restarts_of_writers(
+def counts_of_writers(
     runtime: Runtime, tables: Iterable[str], job_manager: JobManager
-) -> dict[str, int]:
-    """How often each writer was restored since it was submitted; unknown ones left out."""
+) -> dict[str, WriterCounts]:
+    """The counts of each writer, by Flink job id; unknown ones left out."""
     found = {}
-    for name, incarnation in writers_of(runtime, tables).items():
+    for incarnation in writers_of(runtime, tables).values():
         try:
-            found[name] = job_manager.checkpoints(incarnation.flink_job_id).restored_count
+            statistics = job_manager.checkpoints(incarnation.flink_job_id)
         except FlinkError:
             continue
+        found[incarnation.flink_job_id] = WriterCounts(
+            statistics.restored_count, statistics.completed_count
+        )
     return found
+
+
+def restarts_since(before: Mapping[str, WriterCounts], after: Mapping[str, WriterCounts]) -> int:
+    """How often the writers that are in both were restarted in between."""
+    return sum(
+        max(0, counts.restarts - before[job].restarts)
+        for job, counts in after.items()
+        if job in before
+    )
+
+
+def wait_for_their_commits(
+    runtime: Runtime, tables: Iterable[str], job_manager: JobManager, *, seconds: float
+) -> None:
+    """Wait until each writer has committed after now, or was restarted; at most so long.
+
+    A writer that loses against a compaction notices at its next commit.
+    """
+    tables = tuple(tables)
+    over = runtime.clock.deadline(seconds)
+    at_first = counts_of_writers(runtime, tables, job_manager)
+    while not over():
+        now = counts_of_writers(runtime, tables, job_manager)
+        waiting = [
+            job
+            for job, counts in at_first.items()
+            # The next one may have been under way: the one after it began after now.
+            if job in now
+            and now[job].checkpoints < counts.checkpoints + 2
+            and now[job].restarts == counts.restarts
+        ]
+        if not waiting:
+            return
+        runtime.clock.sleep(_POLL_SECONDS)

@@ -103,6 +103,9 @@ class FactsReader:
         snapshots = self._numbers("snapshot", "snapshot-")
         changelogs = self._numbers("changelog", "changelog-")
         oldest = self._json(f"snapshot/snapshot-{snapshots[0]}") if snapshots else None
+        oldest_changelog = (
+            self._json(f"changelog/changelog-{changelogs[0]}") if changelogs else None
+        )
         buckets, manifests = self._of_snapshot(schema, stored, document)
         return replace(
             base,
@@ -114,6 +117,9 @@ class FactsReader:
             snapshot_count=len(snapshots),
             changelog_count=len(changelogs),
             oldest_changelog_id=changelogs[0] if changelogs else None,
+            oldest_changelog_at=(
+                from_millis(oldest_changelog["timeMillis"]) if oldest_changelog else None
+            ),
             manifest_files=len(manifests),
             manifest_bytes=sum(manifests),
         )

@@ -92,7 +92,8 @@ class TableFacts:
         total_buckets: the option ``bucket`` of the newest schema (-1 dynamic or unaware, -2
             postponed).
         snapshot_count: snapshots that exist now; ``oldest_snapshot_id`` is the first of them.
-        changelog_count: changelogs kept longer than their snapshots.
+        changelog_count: changelogs kept longer than their snapshots; ``oldest_changelog_at`` is
+            when the snapshot of the oldest was committed.
         manifest_files, manifest_bytes: of the newest snapshot.
         options: of the newest schema, secrets masked.
         problem: why the table cannot be looked into (files deleted by hand, …); nothing may then
@@ -112,6 +113,7 @@ class TableFacts:
     snapshot_count: int = 0
     changelog_count: int = 0
     oldest_changelog_id: int | None = None
+    oldest_changelog_at: datetime | None = None
     tags: Mapping[str, TagFacts] = field(default_factory=dict, hash=False)
     branches: Mapping[str, BranchFacts] = field(default_factory=dict, hash=False)
     consumers: Mapping[str, ConsumerFacts] = field(default_factory=dict, hash=False)

@@ -107,6 +107,11 @@ class TableReader:
         place = self._find()
         return SnapshotFolder(place.files, self.name, place.path)
 
+    @property
+    def _changelogs(self) -> SnapshotFolder:
+        place = self._find()
+        return SnapshotFolder(place.files, self.name, place.path, "changelog")
+
     def exists(self) -> bool:
         """Whether the catalog has the table; one look, nothing is read."""
         return self._files.exists(f"{self._path}/schema")
@@ -206,6 +211,14 @@ class TableReader:
     def oldest_snapshot_id(self) -> int | None:
         """The id of the oldest snapshot that still exists; ``None`` when there is none."""
         return self._snapshots.oldest_id()
+
+    def changelog_ids(self) -> tuple[int, ...]:
+        """The ids of the snapshots that expired and whose changelogs are kept, in order."""
+        return tuple(sorted(self._changelogs.listed_ids()))
+
+    def changelog(self, snapshot_id: int) -> Snapshot | None:
+        """What is left of an expired snapshot whose changelog is kept; ``None`` when it is not."""
+        return self._changelogs.snapshot(snapshot_id)
 
     def read(
         self,

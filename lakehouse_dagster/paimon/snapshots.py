@@ -12,25 +12,28 @@ from lakehouse_dagster.errors import CatalogError
 from lakehouse_dagster.paimon.files import WarehouseFiles
 from lakehouse_dagster.paimon.types import Snapshot, SnapshotRange
 
-_SNAPSHOT_FILE = re.compile(r"^snapshot-([1-9][0-9]*)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # In a range of more snapshots than this, listing the folder is cheaper than trying each.
 _PROBE_AT_MOST = 16
 
 
 class SnapshotFolder:
-    """The ``snapshot`` folder of one table.
+    """The ``snapshot`` folder of one table, or that of changelogs kept longer than snapshots.
 
     Args:
         files: of the warehouse.
         table_name: ``database.table``, for messages.
         table_path: folder of the table.
+        kind: ``snapshot`` or ``changelog``; the files are alike.
     """
 
-    def __init__(self, files: WarehouseFiles, table_name: str, table_path: str) -> None:
+    def __init__(
+        self, files: WarehouseFiles, table_name: str, table_path: str, kind: str = "snapshot"
+    ) -> None:
         self._files = files
         self._table_name = table_name
-        self._folder = f"{table_path}/snapshot"
+        self._kind = kind
+        self._folder = f"{table_path}/{kind}"
 
     def latest_id(self) -> int | None:
         """The id of the latest snapshot; ``None`` when there is none, or no table.
@@ -48,7 +51,7 @@ class SnapshotFolder:
             and self._files.exists(self._path(hinted))
         ):
             return hinted
-        found = self._listed_ids()
+        found = self.listed_ids()
         if not found and hinted is not None and self._files.exists(f"{self._folder}/LATEST"):
             raise CatalogError(
                 f"The table {self._table_name} has a snapshot {hinted} according to its file "
@@ -59,7 +62,7 @@ class SnapshotFolder:
 
     def oldest_id(self) -> int | None:
         """The id of the oldest snapshot that still exists; ``None`` when there is none."""
-        return min(self._listed_ids(), default=None)
+        return min(self.listed_ids(), default=None)
 
     def document(self, snapshot_id: int) -> dict[str, Any] | None:
         """The snapshot's JSON; ``None`` when it has expired or was never made."""
@@ -88,7 +91,7 @@ class SnapshotFolder:
         """The snapshots ``after + 1 … upto``, and the runs of ids that are missing among them."""
         ids: Iterable[int] = range(after + 1, upto + 1)
         if upto - after > _PROBE_AT_MOST:
-            ids = sorted(number for number in self._listed_ids() if after < number <= upto)
+            ids = sorted(number for number in self.listed_ids() if after < number <= upto)
         found = [snapshot for number in ids if (snapshot := self.snapshot(number)) is not None]
         return SnapshotRange(
             snapshots=tuple(found),
@@ -120,11 +123,16 @@ class SnapshotFolder:
             ) from error
 
     def _path(self, snapshot_id: int) -> str:
-        return f"{self._folder}/snapshot-{snapshot_id}"
+        return f"{self._folder}/{self._kind}-{snapshot_id}"
 
-    def _listed_ids(self) -> set[int]:
+    def listed_ids(self) -> set[int]:
+        """The ids that have a file."""
         names = self._files.names(self._folder)
-        return {int(match[1]) for name in names if (match := _SNAPSHOT_FILE.match(name))}
+        return {
+            int(match[1])
+            for name in names
+            if (match := re.fullmatch(rf"{self._kind}-([1-9][0-9]*)", name))
+        }
 
 
 def missing_runs(after: int, upto: int, present: Iterable[int]) -> tuple[tuple[int, int], ...]:

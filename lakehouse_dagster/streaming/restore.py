@@ -22,9 +22,6 @@ from lakehouse_dagster.flink.restore_points import complete_checkpoints
 from lakehouse_dagster.system_db import Incarnation
 
 
-_SAVEPOINT = "savepoint"
-
-
 @dataclass(frozen=True)
 class RestoreChoice:
     """A restore point's path, or None to start from nothing; and why this one.
@@ -39,6 +36,7 @@ class RestoreChoice:
     metadata: CheckpointMetadata | None = field(default=None, compare=False, repr=False)
 
 
+_SAVEPOINT = "savepoint"
 NO_STATE = RestoreChoice(None, "it keeps no state")
 """For jobs that find all they need in the tables."""
 

@@ -8,12 +8,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, TypedDict
 
-from sqlalchemy import RowMapping, delete, select, update
+from sqlalchemy import RowMapping, Subquery, case, delete, func, select, update
 
 from lakehouse_dagster.errors import SystemDatabaseError
 from lakehouse_dagster.system_db import schema
 from lakehouse_dagster.system_db.clock import Clock, utc_now
 from lakehouse_dagster.system_db.engine import Database
+from lakehouse_dagster.system_db.schema import UtcDateTime
 
 _actions = schema.maintenance_actions
 
@@ -78,6 +79,32 @@ class ActionChanges(TypedDict, total=False):
     error: str | None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How one kind of action went on one table so far.
+
+    Args:
+        done_at: when it was last done; None if never.
+        failed_at: when it last failed since then.
+        failures: how often it failed since then.
+    """
+
+    table_name: str
+    kind: str
+    done_at: datetime | None
+    failed_at: datetime | None
+    failures: int
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The newest action on a table, and how many there are on record."""
+
+    records: int
+    state: ActionState
+    ended_at: datetime | None
+
+
 _columns = [_actions.c[field.name] for field in fields(ActionRecord)]
 
 
@@ -129,6 +156,8 @@ class MaintenanceActions:
     def update(self, action_id: str, changes: ActionChanges) -> ActionRecord:
         """Change what is on record of an action.
 
+        What is over stays as it is: whoever was fenced off does not overrule who took over.
+
         Raises:
             SystemDatabaseError: there is no such action.
         """
@@ -137,7 +166,11 @@ class MaintenanceActions:
             values["state"] = changes["state"].value
         this = (_actions.c.lakehouse == self._lakehouse) & (_actions.c.id == action_id)
         with self._db.write() as connection:
-            connection.execute(update(_actions).where(this).values(values))
+            connection.execute(
+                update(_actions)
+                .where(this, _actions.c.state == ActionState.RUNNING.value)
+                .values(values)
+            )
             row = connection.execute(select(*_columns).where(this)).mappings().one_or_none()
         if row is None:
             raise SystemDatabaseError(f"No maintenance action {action_id} is on record.")
@@ -177,24 +210,99 @@ class MaintenanceActions:
         with self._db.read() as connection:
             return tuple(_record(row) for row in connection.execute(query).mappings())
 
-    def all_outcomes(self) -> tuple[tuple[str, str, ActionState, datetime | None], ...]:
-        """Table, kind, state and end of every action, oldest first: cheap, for all tables."""
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """How each kind of action went on each table so far, by one query."""
+        done = _newest(ActionState.DONE, self._lakehouse)
+        failed = (_actions.c.state == ActionState.FAILED.value) & (
+            done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at)
+        )
+        last = _actions.outerjoin(
+            done, (done.c.table_name == _actions.c.table_name) & (done.c.kind == _actions.c.kind)
+        )
         query = (
-            select(_actions.c.table_name, _actions.c.kind, _actions.c.state, _actions.c.ended_at)
-            .where(_actions.c.lakehouse == self._lakehouse)
-            .order_by(_actions.c.started_at)
+            select(
+                _actions.c.table_name,
+                _actions.c.kind,
+                func.max(done.c.done_at, type_=UtcDateTime),
+                func.max(case((failed, _actions.c.ended_at)), type_=UtcDateTime),
+                func.count(case((failed, 1))),
+            )
+            .select_from(last)
+            .where(_actions.c.lakehouse == self._lakehouse, _actions.c.ended_at.is_not(None))
+            .group_by(_actions.c.table_name, _actions.c.kind)
         )
         with self._db.read() as connection:
-            return tuple(
-                (table, kind, ActionState(state), ended)
-                for table, kind, state, ended in connection.execute(query)
+            return tuple(Outcome(*row) for row in connection.execute(query))
+
+    def latest(self) -> dict[str, Latest]:
+        """The newest action on each table, and how many there are, by one query."""
+        newest = (
+            select(
+                _actions.c.table_name,
+                func.max(_actions.c.started_at, type_=UtcDateTime).label("started_at"),
+                func.count().label("records"),
             )
+            .where(_actions.c.lakehouse == self._lakehouse)
+            .group_by(_actions.c.table_name)
+            .subquery()
+        )
+        query = (
+            select(
+                _actions.c.table_name,
+                newest.c.records,
+                _actions.c.state,
+                _actions.c.ended_at,
+            )
+            .join(
+                newest,
+                (newest.c.table_name == _actions.c.table_name)
+                & (newest.c.started_at == _actions.c.started_at),
+            )
+            .where(_actions.c.lakehouse == self._lakehouse)
+        )
+        with self._db.read() as connection:
+            return {
+                table: Latest(records, ActionState(state), ended)
+                for table, records, state, ended in connection.execute(query)
+            }
+
+    def last_done(self, kind: str) -> dict[str, ActionRecord]:
+        """The newest action of a kind that was done on each table, by table."""
+        done = _newest(ActionState.DONE, self._lakehouse)
+        query = (
+            select(*_columns)
+            .join(
+                done,
+                (done.c.table_name == _actions.c.table_name)
+                & (done.c.kind == _actions.c.kind)
+                & (done.c.done_at == _actions.c.ended_at),
+            )
+            .where(_actions.c.lakehouse == self._lakehouse, _actions.c.kind == kind)
+            .where(_actions.c.state == ActionState.DONE.value)
+        )
+        with self._db.read() as connection:
+            records = [_record(row) for row in connection.execute(query).mappings()]
+        return {record.table_name: record for record in records}
 
     def prune(self, ended_before: datetime) -> int:
         """Forget actions that ended before a moment; how many they were."""
         old = (_actions.c.lakehouse == self._lakehouse) & (_actions.c.ended_at < ended_before)
         with self._db.write() as connection:
             return int(connection.execute(delete(_actions).where(old)).rowcount)
+
+
+def _newest(state: ActionState, lakehouse: str) -> Subquery:
+    """When each kind of action last came to this end on each table."""
+    return (
+        select(
+            _actions.c.table_name,
+            _actions.c.kind,
+            func.max(_actions.c.ended_at, type_=UtcDateTime).label("done_at"),
+        )
+        .where(_actions.c.lakehouse == lakehouse, _actions.c.state == state.value)
+        .group_by(_actions.c.table_name, _actions.c.kind)
+        .subquery()
+    )
 
 
 def _record(row: RowMapping) -> ActionRecord:
