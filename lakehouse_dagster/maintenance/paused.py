@@ -58,11 +58,11 @@ class Paused:
 
     def commits_since(self) -> list[str]:
         """Kind and user of the commits that brought or took rows since all had stopped."""
-        newest = _reader(self.held).newest_snapshots(1000)
+        reader = _reader(self.held)
+        since = (reader.latest_snapshot_id() or 0) - self.snapshot_id
+        newest = reader.newest_snapshots(since) if since > 0 else ()
         return [
-            f"{s.commit_kind} of {s.commit_user}"
-            for s in newest
-            if s.id > self.snapshot_id and s.commit_kind not in _NO_ROWS
+            f"{s.commit_kind} of {s.commit_user}" for s in newest if s.commit_kind not in _NO_ROWS
         ]
 
     def refuse_new_commits(self) -> None:
@@ -82,8 +82,13 @@ class Paused:
         with runtime.cluster.job_manager() as jm, runtime.cluster.sql_gateway() as gateway:
             for job in self.jobs:
                 wanted = runtime.memory.ensure(job.name).desired
-                if wanted is DesiredState.RUNNING:
-                    self._wanted[job.name] = wanted
+                if wanted is not DesiredState.RUNNING:
+                    continue
+                self._wanted[job.name] = wanted
+                if meanwhile is not wanted:
+                    # Should we die, this is what a person finds.
+                    why = f"Stopped for {self.held.holder} to change {self.held.tables[0]}."
+                    runtime.memory.set_error(job.name, why)
                     runtime.memory.set_desired(job.name, meanwhile)
             for job, _ in self.alive:
                 stop_running(job, jm, gateway, self.log)
@@ -101,6 +106,7 @@ class Paused:
             return
         for name, wanted in self._wanted.items():
             self.held.runtime.memory.set_desired(name, wanted)
+            self.held.runtime.memory.set_error(name, None)
         failed = []
         for job, ran in self.alive:
             try:

@@ -141,3 +141,31 @@ def test_rows_and_keys_are_counted_by_partition() -> None:
         "`ods`.`a` GROUP BY `dt`, `id`) GROUP BY `dt`"
     )
     assert counting("ods.a", [], []) == "SELECT COUNT(*), COUNT(*) FROM `ods`.`a`"
+
+
+def test_in_dagster_a_compaction_job_has_a_health_check_and_no_asset(tmp_path: Path) -> None:
+    import dagster as dg
+
+    from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog
+    from lakehouse_dagster.streaming.assets import streaming_assets
+
+    writers(tmp_path, "ods.a")
+    lake = Lakehouse(
+        catalog=PaimonCatalog(str(tmp_path / "warehouse")),
+        flink=FlinkCluster("http://localhost:1", "http://localhost:2"),
+        maintenance=dedicated(a=None),
+    )
+    loaded = lake.load("*.sql", base_folder=tmp_path)
+    assert set(loaded.runtime.jobs) == {"write-ods.a", "compact-ods.a"}
+    table = dg.AssetKey(["ods", "a"])
+    (asset,) = streaming_assets(loaded.runtime, loaded.graph, materialize_timeout_seconds=1)
+    assert asset.keys == {table}
+    checks = {
+        key.name
+        for check in loaded.definitions().asset_checks or ()
+        for key in check.check_keys
+        if key.asset_key == table
+    }
+    health = {name for name in checks if name.startswith("job_health")}
+    assert len(health) == 2
+    assert "job_health" in health

@@ -11,7 +11,9 @@ from lakehouse_dagster.maintenance.dedicated import dedicate, undedicate
 from lakehouse_dagster.maintenance.situation import is_compacted
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
 from lakehouse_dagster.streaming.apply import apply, verb
+from lakehouse_dagster.streaming.observe import ObservedState
 from lakehouse_dagster.streaming.stop import StoppedHow
+from lakehouse_dagster.streaming.supervise import observe_all
 from lakehouse_dagster.system_db import DesiredState
 from tests.maintenance.written import Written
 from tests.support.fixtures import lab
@@ -57,6 +59,8 @@ def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     compactor = lab.on_cluster(COMPACTOR)
     assert len(compactor) == 1
     assert written.restarts(compactor[0].job_id) == 0
+    (seen,) = (seen for seen in observe_all(written.runtime) if seen.name == COMPACTOR)
+    assert (seen.observed, seen.healthy, seen.outdated) == (ObservedState.RUNNING, True, False)
 
     (stopped,) = apply(written.runtime, [(COMPACTOR, verb("stop"))], holder="test")
     assert stopped.outcome is not None
@@ -67,7 +71,12 @@ def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     assert again.outcome.restored_from is None  # type: ignore[union-attr]
     (anew,) = apply(written.runtime, [(COMPACTOR, verb("restart"))], holder="test")
     assert anew.error is None
-    assert [i.number for i in lab.incarnations(COMPACTOR)] == [3, 2, 1]
+    with lab.cluster.job_manager() as job_manager:
+        job_manager.cancel(anew.outcome.flink_job_id)  # type: ignore[union-attr]
+    until(lambda: not lab.on_cluster(COMPACTOR), "cancelled by hand")
+    (recovered,) = apply(written.runtime, [(COMPACTOR, verb("recover"))], holder="test")
+    assert recovered.error is None
+    assert [i.number for i in lab.incarnations(COMPACTOR)] == [4, 3, 2, 1]
     assert len(lab.on_cluster(COMPACTOR)) == 1
 
     back = undedicate(written.keeper, TABLE, holder="test")
