@@ -22,8 +22,6 @@ from lakehouse_dagster.maintenance.spec import (
 from lakehouse_dagster.paimon.file_facts import TableFacts
 
 _BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
-_CLOCKS_DIFFER = timedelta(minutes=1)
-"""What is needed is kept from so much earlier on: whoever committed it has a clock of its own."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,7 @@ class DueToGo:
             return
         holding = [h for h in self.case.situation.holders if self._holds(h, older_than)]
         if holding:
-            held_from = min(h.committed_at or facts.oldest_snapshot_at for h in holding)
-            older_than = held_from - _CLOCKS_DIFFER
+            older_than = min(h.committed_at or facts.oldest_snapshot_at for h in holding)
             self.case.held_back.append(
                 f"Old snapshots are kept for {'; '.join(map(str, holding))}."
             )
@@ -93,7 +90,7 @@ class DueToGo:
             return True
         if holder.snapshot_id > (self.facts.snapshot_id or 0):
             return False
-        return holder.committed_at is None or holder.committed_at <= older_than + _CLOCKS_DIFFER
+        return holder.committed_at is None or holder.committed_at < older_than
 
     def _changelogs(self, spec: ExpireSpec) -> Iterator[Action]:
         facts = self.facts

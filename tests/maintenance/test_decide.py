@@ -84,12 +84,21 @@ def test_rows_marked_as_deleted_lead_to_a_full_compaction() -> None:
 
 
 def test_small_files_of_an_append_table_are_compacted_partition_by_partition() -> None:
-    many = bucket(0, "20260101", files=12, small_files=11, small_bytes=11 * MIB)
+    many = bucket(0, "20260101", files=12, small_files=11, small_bytes=4 * MIB)
     few = bucket(0, "20260102", files=12, small_files=3)
     action = only(decided(table(many, few, kind=TableKind.APPEND)))
     assert action.kind is ActionKind.COMPACT
     assert action.partitions == ((("dt", "20260101"),),)
-    assert action.rewrite_bytes == 11 * MIB
+    assert action.rewrite_bytes == 4 * MIB
+
+
+def test_what_was_merged_and_is_still_small_is_not_written_again_for_a_few_files_more() -> None:
+    rest = bucket(files=20, small_files=20, small_bytes=100 * MIB)
+    assert decided(table(rest, kind=TableKind.APPEND)).actions == ()
+    tiny = replace(rest, small_bytes=10 * MIB)
+    assert only(decided(table(tiny, kind=TableKind.APPEND))).rewrite_bytes == 10 * MIB
+    fills_a_file = replace(rest, small_bytes=256 * MIB)
+    assert only(decided(table(fills_a_file, kind=TableKind.APPEND))).rewrite_bytes == 256 * MIB
 
 
 def test_levels_say_nothing_of_an_append_table() -> None:
@@ -170,7 +179,8 @@ def holder(name: str, snapshot: int | None, hours_ago: float | None) -> Holder:
 
 def test_nothing_expires_that_somebody_still_needs() -> None:
     found = decided(table(bucket(), **OLD), holders=(holder("a", 60, 40), holder("b", 75, 30)))
-    assert only(found).older_than == NOW - timedelta(hours=40, minutes=1)
+    assert only(found).older_than == NOW - timedelta(hours=40)
+    assert only(found).needed_from == 60
     assert found.held_back == (
         "Old snapshots are kept for streaming job a (needs snapshot 60); streaming job b (needs "
         "snapshot 75).",
@@ -191,6 +201,32 @@ def test_a_reader_that_keeps_up_holds_nothing_back(needed: int, hours_ago: float
     found = decided(table(bucket(), **OLD), holders=(holder("dwd", needed, hours_ago),))
     assert only(found).older_than == NOW - timedelta(days=1)
     assert found.held_back == ()
+
+
+CHANGELOGS = {
+    **OLD,
+    "changelog_count": 30,
+    "oldest_changelog_id": 11,
+    "oldest_changelog_at": NOW - timedelta(days=5),
+}
+KEPT = TablePolicy(expire=None, changelogs=ExpireSpec(keep_at_least=10, keep_for="2d"))
+
+
+def test_changelogs_expire_by_their_own_age_and_number() -> None:
+    action = only(decided(table(bucket(), **CHANGELOGS), KEPT))
+    assert (action.kind, action.keep) == (ActionKind.EXPIRE_CHANGELOGS, 10)
+    assert action.older_than == NOW - timedelta(days=2)
+    young = {**CHANGELOGS, "oldest_changelog_at": NOW - timedelta(days=1)}
+    assert decided(table(bucket(), **young), KEPT).actions == ()
+
+
+def test_changelogs_that_somebody_still_needs_stay() -> None:
+    found = decided(table(bucket(), **CHANGELOGS), KEPT, holders=(holder("a", 20, None),))
+    assert only(found).needed_from == 20
+    for needed in (11, None):
+        found = decided(table(bucket(), **CHANGELOGS), KEPT, holders=(holder("a", needed, None),))
+        assert found.actions == ()
+        assert found.held_back[0].startswith("Old changelogs are kept for streaming job a")
 
 
 def test_partitions_expire_by_the_time_in_their_value_and_unread_ones_are_named() -> None:

@@ -67,3 +67,61 @@ def test_another_process_s_newer_sums_are_seen(db: Database) -> None:
     found = mine.load("ods.a")
     assert found is not None
     assert found.snapshot_id == 8
+
+
+def test_outcomes_say_when_it_was_done_and_how_often_it_failed_since(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+
+    def over(state: ActionState, minutes: int, table: str = "ods.a", kind: str = "compact") -> None:
+        ended = NOW + timedelta(minutes=minutes)
+        actions.update(begin(actions, table, kind), {"state": state, "ended_at": ended})
+
+    for state, minutes in (
+        (ActionState.FAILED, 1),
+        (ActionState.DONE, 2),
+        (ActionState.FAILED, 3),
+        (ActionState.CANCELLED, 4),
+        (ActionState.FAILED, 5),
+    ):
+        over(state, minutes)
+    over(ActionState.DONE, 6, kind="snapshot expiry")
+    over(ActionState.FAILED, 7, table="ods.b")
+    begin(actions, "ods.c")
+    found = {(o.table_name, o.kind): o for o in actions.outcomes()}
+    assert set(found) == {
+        ("ods.a", "compact"),
+        ("ods.a", "snapshot expiry"),
+        ("ods.b", "compact"),
+    }
+    compact = found["ods.a", "compact"]
+    assert (compact.done_at, compact.failed_at, compact.failures) == (
+        NOW + timedelta(minutes=2),
+        NOW + timedelta(minutes=5),
+        2,
+    )
+    assert found["ods.a", "snapshot expiry"].failures == 0
+    assert found["ods.b", "compact"].done_at is None
+    assert MaintenanceActions(db, "other").outcomes() == ()
+    assert set(actions.last_done("snapshot expiry")) == {"ods.a"}
+
+
+def test_the_latest_action_of_each_table_is_known_with_their_number(db: Database) -> None:
+    moments = iter(NOW + timedelta(minutes=n) for n in range(9))
+    actions = MaintenanceActions(db, "lake", lambda: next(moments))
+    actions.update(begin(actions), {"state": ActionState.DONE, "ended_at": NOW})
+    second = begin(actions)
+    actions.update(second, {"state": ActionState.CANCELLED, "ended_at": NOW})
+    begin(actions, "ods.b")
+    latest = actions.latest()
+    assert {t: (a.records, a.state) for t, a in latest.items()} == {
+        "ods.a": (2, ActionState.CANCELLED),
+        "ods.b": (1, ActionState.RUNNING),
+    }
+
+
+def test_what_is_over_is_not_changed_by_whoever_was_fenced_off(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+    action = begin(actions)
+    actions.update(action, {"state": ActionState.FAILED, "ended_at": NOW, "error": "its run ended"})
+    late = actions.update(action, {"state": ActionState.DONE, "error": None})
+    assert (late.state, late.error) == (ActionState.FAILED, "its run ended")
