@@ -23,6 +23,6 @@ def advice_on(facts: TableFacts) -> tuple[str, ...]:
     return (
         f"{len(large)} of {len(facts.buckets)} buckets hold more than 1 GB, the largest "
         f"{largest / BUCKET_BYTES:.1f} GB: about {wanted} buckets instead of "
-        f"{facts.total_buckets} would hold 1 GB each (lakehouse maintain rescale {facts.table} "
+        f"{facts.total_buckets} would hold 1 GB each (lakehouse tables rescale {facts.table} "
         f"--buckets {wanted}).",
     )

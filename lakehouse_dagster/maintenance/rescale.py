@@ -162,6 +162,7 @@ class _Rescaling:
     rewritten: list[Partition | None] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
     record_id: str = ""
+    altered: bool = False
 
     def done(self) -> Rescaled:
         self._begin()
@@ -172,8 +173,10 @@ class _Rescaling:
             try:
                 for partition in self.chosen if self.chosen is not None else (None,):
                     self._rewrite(partition, self.buckets)
-                self._compare(before)
                 set_option(self.held, "bucket", str(self.buckets), self.log)
+                self.altered = True
+                self._show_all_rows()
+                self._compare(before)
             except BaseException as error:
                 self._go_back(error)
                 raise
@@ -207,11 +210,20 @@ class _Rescaling:
     # steps
 
     def _show_all_rows(self) -> None:
-        """Merge what a batch reader does not see yet: it would not be rewritten, and be lost."""
+        """Merge what a batch reader does not see yet: it would not be rewritten, and be lost.
+
+        After the rewriting too: Paimon 1.3 leaves all of it unmerged (run on 1.3.1).
+        """
         if not (self.facts.deletion_vectors or self.facts.kind is TableKind.FIRST_ROW):
             return
         if self._unmerged():
-            self._run(call("compact", table=self.facts.table, compact_strategy="full"), "compact")
+            specs = None
+            if self.chosen is not None:
+                specs = ";".join(partition_spec(partition) or "" for partition in self.chosen)
+            table = self.facts.table
+            self._run(
+                call("compact", table=table, partitions=specs, compact_strategy="full"), "compact"
+            )
         if self._unmerged():
             raise MaintenanceRefusedError(
                 f"{self.facts.table} has rows that no batch reader sees, also after a compaction.",
@@ -220,7 +232,7 @@ class _Rescaling:
 
     def _unmerged(self) -> int:
         facts = self.held.keeper.facts(self.facts.table)
-        return sum(bucket.level0_files for bucket in facts.buckets)
+        return sum(b.level0_files for b in facts.buckets if self._is_concerned(b.partition))
 
     def _rewrite(self, partition: Partition | None, buckets: int) -> None:
         spec = None if partition is None else partition_spec(partition)
@@ -296,8 +308,11 @@ class _Rescaling:
         back = replace(self, held=patient)
         self.log.warning("Going back to %d buckets: %s", self.facts.total_buckets, error)
         try:
+            if self.altered:
+                set_option(patient, "bucket", str(self.facts.total_buckets), self.log)
             for partition in tuple(self.rewritten):
                 back._rewrite(partition, self.facts.total_buckets)
+            back._show_all_rows()
         except LakehouseError as second:
             self._keep_stopped(
                 f"its files are partly in {self.buckets} and partly in {self.facts.total_buckets} "
@@ -307,7 +322,7 @@ class _Rescaling:
     def _keep_stopped(self, why: str) -> None:
         self.pause.keep_stopped = (
             f"Stopped to rescale {self.facts.table}, and not resumed, as {why}. Look at the table, "
-            f"run `lakehouse maintain rescale {self.facts.table}` again, then start this job."
+            f"run `lakehouse tables rescale {self.facts.table}` again, then start this job."
         )
 
     def _is_concerned(self, partition: Partition) -> bool:

@@ -34,6 +34,6 @@ def refuse_unfit_tables(held: HeldJob) -> None:
             raise StreamingJobError(
                 f"{held.name} is not started beside writers of {table} that compact it "
                 "themselves: the table is not 'write-only'.",
-                remedy=f"Run `lakehouse maintain dedicate {table}`, which makes it so and keeps "
+                remedy=f"Run `lakehouse tables dedicate {table}`, which makes it so and keeps "
                 "its writers' state.",
             )

@@ -129,7 +129,7 @@ def test_buckets_above_one_gigabyte_get_advice() -> None:
     facts = TableFacts("ods.a", total_buckets=2, buckets=(bucket(0, 10), bucket(1, 3 * 1024**3)))
     (advice,) = advice_on(facts)
     assert "1 of 2 buckets hold more than 1 GB, the largest 3.0 GB" in advice
-    assert "lakehouse maintain rescale ods.a --buckets 6" in advice
+    assert "lakehouse tables rescale ods.a --buckets 6" in advice
     small = TableFacts("ods.a", total_buckets=2, buckets=(bucket(0, 1024**3),))
     dynamic = TableFacts("ods.a", total_buckets=-1, buckets=(bucket(0, 3 * 1024**3),))
     assert advice_on(small) == advice_on(dynamic) == ()

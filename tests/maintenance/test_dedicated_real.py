@@ -111,7 +111,7 @@ def test_a_compaction_job_is_not_started_beside_a_writer_that_compacts(written: 
     written.write(1)
     (started,) = apply(written.runtime, [(COMPACTOR, verb("start"))], holder="test")
     assert isinstance(started.error, StreamingJobError)
-    assert "lakehouse maintain dedicate ods.copied" in str(started.error)
+    assert "lakehouse tables dedicate ods.copied" in str(started.error)
     assert written.lab.on_cluster(COMPACTOR) == []
 
 
