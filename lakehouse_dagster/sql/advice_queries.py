@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 from sqlglot import exp
 
 from lakehouse_dagster.sql.model import Location, Problem, Severity, Statement, beginning
+from lakehouse_dagster.sql.parsing import nodes_within
 from lakehouse_dagster.sql.scanner import scan
 from lakehouse_dagster.sql.statements import LineIndex, shifted
 
@@ -36,7 +39,8 @@ def insert_advice(statement: Statement, insert: exp.Expr) -> tuple[Problem, ...]
 
 def _unrepeatable(statement: Statement, insert: exp.Expr) -> Iterator[Problem]:
     seen: set[str] = set()
-    for node in insert.walk(prune=_decides_no_value):
+    # As of when a lookup joins is no value that is written.
+    for node in nodes_within(insert, exp.Version):
         name = _clock_or_chance(node)
         if name is not None and name not in seen:
             seen.add(name)
@@ -49,17 +53,13 @@ def _unrepeatable(statement: Statement, insert: exp.Expr) -> Iterator[Problem]:
             )
 
 
-def _decides_no_value(node: exp.Expr) -> bool:
-    """As of when a lookup joins is no value that is written."""
-    return isinstance(node, exp.Version)
-
-
 def _clock_or_chance(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Anonymous):
         name = str(node.this).upper()
         with_arguments = bool(node.expressions)
-    elif isinstance(node, exp.Func) and node.sql_names():
-        name = node.sql_names()[0].upper()
+    elif isinstance(node, exp.Func):
+        kind: Any = type(node)
+        name = _function_name(kind)
         with_arguments = bool(node.args.get("this"))
     elif isinstance(node, exp.Column) and not node.table and not node.this.args.get("quoted"):
         name, with_arguments = node.name.upper(), False
@@ -70,8 +70,16 @@ def _clock_or_chance(node: exp.Expr) -> str | None:
     return name
 
 
+@cache
+def _function_name(kind: Any) -> str:
+    names = kind.sql_names()
+    return names[0].upper() if names else ""
+
+
 def _deduplication(statement: Statement, insert: exp.Expr) -> Iterator[Problem]:
-    for select in insert.find_all(exp.Select):
+    for select in nodes_within(insert):
+        if not isinstance(select, exp.Select):
+            continue
         numbered = {
             projection.alias: projection.this
             for projection in select.expressions

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
+from lakehouse_dagster.sql.parsing import nodes_within
 
 # Flink 1.20 to 2.2: the page "System (Built-in) Functions", window and process table functions, and
 # what Calcite's grammar knows besides. Aliases included; more than one version has.
@@ -44,9 +45,7 @@ SYSTEM_FUNCTIONS = frozenset(_NAMES.split())
 
 def called_functions(tree: exp.Expr) -> Iterator[str]:
     """Yield the names of functions called that sqlglot does not know; qualified ones left out."""
-    for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint)):
-        if isinstance(node, exp.Hint):
-            continue
+    for node in nodes_within(tree, exp.Hint):
         if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Dot):
             if isinstance(node.this, str):
                 yield node.this

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from lakehouse_dagster.sql.cache import ScriptCache, key_of
 from lakehouse_dagster.sql.model import Location, Problem, Script, Severity
+from lakehouse_dagster.sql.packing import unpack
 from lakehouse_dagster.sql.sources import mask_secrets
 from lakehouse_dagster.sql.transport import from_data, to_data
 from lakehouse_dagster.sql.unit import (
@@ -37,7 +38,6 @@ class KeptReading:
     def __init__(self, pool: WorkerPool, cache: ScriptCache) -> None:
         self._pool = pool
         self._cache = cache
-        self._seen: dict[Any, Any] = {}
         self._unanswered: dict[Unit, Unanswered] = {}
         self.kept_as: list[str | None] = []
         """Keys of the readings of ``jobs``, in order; None for what is not kept."""
@@ -63,10 +63,13 @@ class KeptReading:
     def kept(self, keys: Sequence[str]) -> list[Reading] | None:
         """The readings under these keys, if all of them are kept."""
         with _no_collections():
-            found = [self._cache.get(key) for key in keys]
-            if any(data is None for data in found):
-                return None
-            return [from_data(Reading, data, self._seen) for data in found]
+            found: list[Reading] = []
+            for key in keys:
+                data = self._cache.get(key)
+                if data is None:
+                    return None
+                found.append(unpack(Reading, data))
+            return found
 
     def _read(
         self,
@@ -86,7 +89,7 @@ class KeptReading:
                 if asked is not None and found[n] is None:
                     keys[n] = key = _key(first_key, asked, externals)
                     data = self._cache.get(key)
-                    found[n] = None if data is None else from_data(kind, data, self._seen)
+                    found[n] = None if data is None else unpack(kind, data)
         missing = [n for n, one in enumerate(found) if one is None]
         if missing:
             questions = [_question(task, units[n]) for n in missing]
@@ -97,12 +100,11 @@ class KeptReading:
                 if isinstance(told_one, Unanswered):
                     found[n] = self._unanswered[units[n]] = told_one
                     continue
-                data = told_one["read"]
-                found[n] = from_data(kind, data, self._seen)
+                found[n] = unpack(kind, told_one["read"])
                 if not told_one["holds_secret"]:
-                    key = _key(first_keys[n], data["asked"], externals)
-                    if self._cache.put(key, data, never=secrets):
-                        self._cache.put(first_keys[n], data["asked"])
+                    key = _key(first_keys[n], told_one["asked"], externals)
+                    if self._cache.put(key, told_one["read"], never=secrets):
+                        self._cache.put(first_keys[n], told_one["asked"])
                         keys[n] = key
         return [one for one in found if one is not None], keys
 

@@ -331,8 +331,10 @@ class Project:
 
 def beginning(statement: Statement) -> str:
     """Return the first words of a statement, without values, which may be secrets."""
-    words = []
+    words: list[str] = []
     for token in scan(statement.text):
+        if len(words) == 60:
+            break
         if token.text == "=" and statement.kind is StatementKind.SET:
             words.append("= …")
             break
@@ -340,7 +342,7 @@ def beginning(statement: Statement) -> str:
             words.append("'…'")
         else:
             words.append(" " if token.is_trivia else token.text)
-    return " ".join("".join(words[:60]).split())[:60]
+    return " ".join("".join(words).split())[:60]
 
 
 def unique(items: Iterable[T]) -> tuple[T, ...]:

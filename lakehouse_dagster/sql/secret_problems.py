@@ -24,13 +24,32 @@ _MAY_HOLD_SECRET = re.compile(
     r"|://[^/\s']*@",
     re.I,
 )
+_FIRST_LOOK = (
+    "passw",
+    "secret",
+    "token",
+    "credential",
+    "access",
+    "api",
+    "private",
+    "jaas",
+    "authorization",
+    "://",
+)
+"""In whatever the pattern finds: looking for them takes a tenth of its time."""
 _IN_JAAS = re.compile(r"(?:password|secret\w*)\s*=\s*[\"']*([^\"';\s]+)", re.I)
 _HARMLESS = re.compile(r"|true|false|\d|\*+", re.I)
 
 
+def may_hold_secret(text: str) -> bool:
+    """Whether a text, or any part of it, is worth looking through for secrets."""
+    folded = text.casefold()
+    return any(map(folded.__contains__, _FIRST_LOOK)) and bool(_MAY_HOLD_SECRET.search(text))
+
+
 def literal_secrets(statement: Statement) -> Iterator[Problem]:
     """Yield a warning for each option of a statement whose value is a secret in clear text."""
-    if not _MAY_HOLD_SECRET.search(statement.text):
+    if not may_hold_secret(statement.text):
         return
     index = LineIndex(statement.text, statement.location.path)
     for key, value, offset in _options(statement):

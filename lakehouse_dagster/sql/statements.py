@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -77,7 +78,7 @@ class LineIndex:
 
     def __init__(self, text: str, path: str) -> None:
         self._path = path
-        self._starts = [0, *(i + 1 for i, char in enumerate(text) if char == "\n")]
+        self._starts = [0, *(end.end() for end in re.finditer("\n", text))]
 
     def locate(self, offset: int) -> Location:
         """Return the 1-based place of a 0-based offset."""
@@ -251,11 +252,7 @@ def _offset_of_body(tokens: list[Token]) -> int:
 
 def statement_of(text: str, group: list[Chunk], index: LineIndex) -> Statement:
     """Make a statement of the chunks of a text that belong together."""
-    significant = [t for chunk in group for t in chunk.tokens if not t.is_trivia]
-    last = significant[-1]
-    if last.kind is TokenKind.SEMICOLON:
-        last = significant[-2]
-    first = significant[0]
+    first, last = group[0].significant[0], group[-1].significant[-1]
     return Statement(
         text=text[first.offset : last.offset + len(last.text)],
         location=index.locate(first.offset),

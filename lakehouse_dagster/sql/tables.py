@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -11,6 +12,8 @@ from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.lineage import referenced_columns
 from lakehouse_dagster.sql.model import Column, ColumnKind
 
+_MOST_TYPES = 10_000
+_WRITTEN_TYPES: dict[Hashable, str] = {}
 _DERIVED_KINDS = {ColumnKind.COMPUTED: "GENERATED", ColumnKind.METADATA: "METADATA"}
 
 
@@ -161,8 +164,30 @@ def _column(definition: exp.ColumnDef, primary_key: tuple[str, ...]) -> Column:
     data_type = definition.args.get("kind")
     return Column(
         name=definition.name,
-        type=data_type.sql("flink") if data_type else "",
+        type=_written_type(data_type) if data_type else "",
         nullable=not (not_null or definition.name in primary_key),
         comment=comment.this.name if comment else None,
         kind=kind,
     )
+
+
+def _written_type(data_type: exp.Expr) -> str:
+    """A type as Flink writes it; a project has few of them, for very many columns."""
+    form = _form(data_type)
+    written = _WRITTEN_TYPES.get(form)
+    if written is None:
+        if len(_WRITTEN_TYPES) == _MOST_TYPES:
+            _WRITTEN_TYPES.clear()
+        written = _WRITTEN_TYPES[form] = data_type.sql("flink")
+    return written
+
+
+def _form(node: Any) -> Hashable:
+    """All of a tree that decides how it is written, to be compared quickly."""
+    if isinstance(node, list):
+        return tuple([_form(member) for member in node])
+    if not isinstance(node, exp.Expr):
+        known: Hashable = node
+        return known
+    members = [(key, _form(member)) for key, member in node.args.items() if member is not None]
+    return (type(node), tuple(node.comments or ()), *members)

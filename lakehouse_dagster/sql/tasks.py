@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from lakehouse_dagster.sql.model import Script, Statement
+from lakehouse_dagster.sql.packing import pack
 from lakehouse_dagster.sql.scanner import TokenKind, scan
 from lakehouse_dagster.sql.script_reader import read_declarations, read_jobs
-from lakehouse_dagster.sql.secret_problems import literal_secrets
+from lakehouse_dagster.sql.secret_problems import literal_secrets, may_hold_secret
 from lakehouse_dagster.sql.transport import from_data, to_data
 from lakehouse_dagster.sql.unit import Externals, ReadingContext, Unit
 
@@ -31,18 +32,20 @@ class Tasks:
         """Do the named task with a unit.
 
         Returns:
-            The data of what was read (``read``), and whether it holds a secret (``holds_secret``).
+            What was read (``read``, packed), what for that was asked of others (``asked``), and
+            whether it holds a secret (``holds_secret``).
         """
         return {"declarations": self._declarations, "jobs": self._jobs}[task](from_data(Unit, unit))
 
     def _declarations(self, unit: Unit) -> Any:
         found = read_declarations(unit, self._context, self._externals)
         # Of options only masked ones are in it, and no statement.
-        return {"read": to_data(found), "holds_secret": False}
+        return {"read": pack(found), "asked": to_data(found.asked), "holds_secret": False}
 
     def _jobs(self, unit: Unit) -> Any:
         found = read_jobs(unit, self._context, self._externals)
-        return {"read": to_data(found), "holds_secret": _hold_secret(found.scripts)}
+        holds_secret = _hold_secret(found.scripts)
+        return {"read": pack(found), "asked": to_data(found.asked), "holds_secret": holds_secret}
 
 
 def _hold_secret(scripts: Iterable[Script]) -> bool:
@@ -55,6 +58,7 @@ def _hold_secret(scripts: Iterable[Script]) -> bool:
     return any(
         next(literal_secrets(part), None) is not None
         for statement in statements
+        if ":-" in statement.text or may_hold_secret(statement.text)
         for part in _parts(statement)
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse_dagster.sql import Column, ColumnKind, Script, Severity, TableName, read_script
+from lakehouse_dagster.sql.packing import pack, unpack
 from lakehouse_dagster.sql.script_reader import ScriptReader
 from lakehouse_dagster.sql.transport import from_data, to_data
 from tests.sql.samples import DECLARATIONS, INSERTS, SETS, UNPLANNABLE
@@ -438,6 +439,15 @@ def test_the_model_goes_through_json_unchanged() -> None:
     script = read(";\n".join([*DECLARATIONS, SETS[0], "??", "'"]))
     assert script.problems
     assert from_data(Script, json.loads(json.dumps(to_data(script)))) == script
+    assert unpack(Script, json.loads(json.dumps(pack(script)))) == script
+
+
+def test_what_is_equal_is_packed_once() -> None:
+    script = read("CREATE TABLE a.t (x INT); INSERT INTO a.t SELECT 1; INSERT INTO a.t SELECT 2")
+    packed = pack(script)
+    assert [len(job.setup) for job in script.jobs] == [1, 1]
+    assert len(packed["Statement"][0]) == 3
+    assert packed["Column"][:2] == [["x"], ["INT"]]
 
 
 def test_secrets_do_not_show_in_a_scripts_repr() -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.sql import Severity, read_project, read_script, worker_pool
+from lakehouse_dagster.sql.packing import unpack
 from lakehouse_dagster.sql.transport import to_data
-from lakehouse_dagster.sql.unit import Externals, ReadingContext, SourceText, Unit
+from lakehouse_dagster.sql.unit import Externals, Reading, ReadingContext, SourceText, Unit
 from lakehouse_dagster.sql.worker_pool import MIB, Limits, Question, Unanswered, WorkerPool
 
 pytestmark = pytest.mark.usefixtures("in_a_process_of_its_own", "no_process_is_left")
@@ -142,7 +143,7 @@ def test_several_processes_answer_in_the_order_of_the_questions() -> None:
     texts = [f"CREATE TABLE a.t{n} (x INT)" for n in range(120)]
     with WorkerPool(most_workers=3) as pool:
         answers = pool.ask_all([question(text) for text in texts], _SETTING)
-    names = [answer["read"]["scripts"][0]["tables"][0]["name"]["table"] for answer in answers]
+    names = [unpack(Reading, answer["read"]).scripts[0].tables[0].name.table for answer in answers]
     assert names == [f"t{n}" for n in range(120)]
 
 
