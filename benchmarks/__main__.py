@@ -13,6 +13,8 @@ NAMES = (
     "demo_start",
     "definitions",
     "file_facts",
+    "policies",
+    "compaction_day",
 )
 
 

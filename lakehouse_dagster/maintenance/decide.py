@@ -138,9 +138,18 @@ class _DueToMerge:
         if (
             bucket.small_files >= max(spec.small_files, self._fewest_files)
             and bucket.small_files >= spec.small_share * bucket.files
+            and self._is_worth_it(bucket, spec)
         ):
             return f"{_place(bucket)} has {bucket.small_files} small files of {bucket.files}"
         return None
+
+    def _is_worth_it(self, bucket: BucketFacts, spec: CompactSpec) -> bool:
+        """Whether merging makes whole files, or rewrites little for each file that vanishes.
+
+        Else the rest of earlier merges, still small, would be written again for every few files.
+        """
+        limit = bucket.small_files * size_bytes(spec.size_a_small_file)
+        return bucket.small_bytes <= limit or bucket.small_bytes >= self._target_file_bytes
 
     @property
     def _keyed(self) -> bool:

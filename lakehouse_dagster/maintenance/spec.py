@@ -72,7 +72,9 @@ class CompactSpec:
     Args:
         level0_files: due when one bucket has more unmerged files than this (primary key).
         small_files: due when one partition and bucket has at least so many small files …
-        small_share: … and they are at least this share of its files (append).
+        small_share: … and they are at least this share of its files (append) …
+        size_a_small_file: … and are this size on average at most, or fill a whole file together:
+            what was merged before and is still small is not written again for a few files more.
         unsettled_share: full compaction is due when at least this share of a bucket's bytes lies
             outside its highest level …
         unsettled_size: … and is at least so much.
@@ -86,6 +88,7 @@ class CompactSpec:
     level0_files: int = 20
     small_files: int = 10
     small_share: float = 0.5
+    size_a_small_file: int | str = "512 kb"
     unsettled_share: float = 0.5
     unsettled_size: int | str = "64 mb"
     deleted_share: float = 0.2
@@ -94,7 +97,7 @@ class CompactSpec:
 
     def __post_init__(self) -> None:
         _checked(self, shares=("small_share", "unsettled_share", "deleted_share"))
-        _sizes(self, "unsettled_size")
+        _sizes(self, "size_a_small_file", "unsettled_size")
 
 
 @dataclass(frozen=True)

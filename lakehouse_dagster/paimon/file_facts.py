@@ -15,8 +15,9 @@ from typing import Protocol
 
 from lakehouse_dagster.paimon.bucket_facts import BucketKey, BucketSums
 
-SMALL_SHARE = 0.5
-"""A file is small below this share of ``target-file-size``."""
+SMALL_SHARE = 0.7
+"""A file is small below this share of ``target-file-size``: Paimon merges no larger ones of append
+tables (``compaction.small-file-ratio``)."""
 DYNAMIC_BUCKETS = -1
 POSTPONED_BUCKETS = -2
 

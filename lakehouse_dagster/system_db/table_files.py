@@ -32,21 +32,22 @@ class TableFiles:
         self._at_hand: dict[str, StoredSums] = {}
 
     def load(self, table: str) -> StoredSums | None:
-        """What was saved last, by any process; None if nothing was, or it cannot be read."""
-        query = select(_files.c.snapshot_id, _files.c.fingerprint, _files.c.small_below_bytes)
+        """What is at hand, else what any process saved last; None if nothing that can be read.
+
+        What is at hand may be older than what another process saved. It is as good: sums are
+        brought forward from whatever snapshot they are of, and asking costs more than that.
+        """
+        if table in self._at_hand:
+            return self._at_hand[table]
+        query = select(
+            _files.c.snapshot_id, _files.c.fingerprint, _files.c.small_below_bytes, _files.c.sums
+        )
         this = (_files.c.lakehouse == self._lakehouse) & (_files.c.table_name == table)
         with self._db.read() as connection:
             row = connection.execute(query.where(this)).one_or_none()
-            if row is None:
-                return None
-            known = self._at_hand.get(table)
-            if known is not None and tuple(row) == (
-                known.snapshot_id,
-                known.fingerprint,
-                known.small_below_bytes,
-            ):
-                return known
-            content = connection.execute(select(_files.c.sums).where(this)).scalar_one()
+        if row is None:
+            return None
+        snapshot_id, fingerprint, small_below_bytes, content = row
         try:
             sums = {
                 (partition, bucket): BucketSums.from_list(rest)
@@ -54,8 +55,9 @@ class TableFiles:
             }
         except (zlib.error, ValueError, TypeError):
             return None
-        self._at_hand[table] = StoredSums(*row, sums=sums)
-        return self._at_hand[table]
+        stored = StoredSums(snapshot_id, fingerprint, small_below_bytes, sums)
+        self._at_hand[table] = stored
+        return stored
 
     def save(self, table: str, sums: StoredSums) -> None:
         """Remember the sums in place of earlier ones."""
