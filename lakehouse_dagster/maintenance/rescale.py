@@ -40,6 +40,9 @@ from lakehouse_dagster.system_db import DesiredState
 from lakehouse_dagster.system_db.maintenance_actions import ActionChanges, ActionState
 
 RESCALE = "rescale"
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 5.0
+_NO_BUFFERS = "Insufficient number of network buffers"
 _KINDS_WITHOUT_BUCKETS = {
     DYNAMIC_BUCKETS: "it has no fixed number of buckets ('bucket' = '-1'): Paimon adds them itself",
     POSTPONED_BUCKETS: "its compaction puts rows into as many buckets as it needs ('bucket' = "
@@ -261,6 +264,22 @@ class _Rescaling:
         return job is not None and job.status.value == "FINISHED"
 
     def _run(self, text: str, what: str) -> None:
+        """Run a CALL; once more if it found the cluster's memory not yet given back.
+
+        A batch job holds 512 network buffers an exchange, and a small TaskManager that has just
+        counted the rows may lack them for a moment (seen on Flink 1.20).
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._run_once(text, what)
+                return
+            except MaintenanceError as error:
+                if attempt == _ATTEMPTS or _NO_BUFFERS not in error.message:
+                    raise
+                self.log.warning("%s Trying again.", error)
+                self.held.runtime.clock.sleep(_PAUSE_SECONDS)
+
+    def _run_once(self, text: str, what: str) -> None:
         """Run a CALL as a Flink job whose id is on record before it is sent."""
         name = f"maintenance: {what} of {self.facts.table}"
         with gateway_session(self.held.runtime, name, self.log) as session:

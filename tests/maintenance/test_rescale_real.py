@@ -83,15 +83,21 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
     assert (record.kind, record.state) == ("rescale", ActionState.FAILED)
 
 
-def test_rows_that_batch_readers_do_not_see_yet_are_not_lost(lab: Laboratory) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("deletion-vectors.enabled=true", "y2"), ("merge-engine=first-row", "y0")]
+)
+def test_rows_that_batch_readers_do_not_see_yet_are_not_lost(
+    lab: Laboratory, kind: str, kept: str
+) -> None:
     tables = Tables(lab)
-    options = {"bucket": "2", "deletion-vectors.enabled": "true", "write-only": "true"}
+    option, value = kind.split("=")
+    options = {"bucket": "2", "write-only": "true", option: value}
     table = tables.make("marked", "id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED", **options)
     tables.fill(table, lambda n: f"({n}, 'x'), (1, 'y{n}')", 3)
     assert sum(bucket.level0_files for bucket in tables.facts(table).buckets) > 0
     done = rescale(tables.keeper, table, 1, holder="test")
     assert done.rows == 3
-    assert tables.rows(table) == [(0, "x"), (1, "y2"), (2, "x")]
+    assert tables.rows(table) == [(0, "x"), (1, kept), (2, "x")]
 
 
 def test_chosen_partitions_alone_are_rewritten(lab: Laboratory) -> None:
