@@ -16,6 +16,7 @@ from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError, ScriptError
 from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
+from lakehouse_dagster.sql.kept_reading import no_collections
 from lakehouse_dagster.sql.model import (
     JobDefinition,
     Project,
@@ -186,7 +187,8 @@ class Lakehouse:
             sessions=sessions,
             discovery=discovery,
         )
-        return loaded.definitions(sensors_running=sensors_running)
+        with no_collections():
+            return loaded.definitions(sensors_running=sensors_running)
 
 
 @dataclass(frozen=True)

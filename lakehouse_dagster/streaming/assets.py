@@ -39,11 +39,17 @@ def streaming_assets(
 
 def _jobs_by_shared_tables(runtime: Runtime) -> list[tuple[StreamingJob, ...]]:
     groups: list[tuple[set[str], tuple[StreamingJob, ...]]] = []
+    met: set[str] = set()
     for job in runtime.jobs.values():
         if not job.sink_keys:
             continue
         tables = set(job.sink_keys)
         jobs: tuple[StreamingJob, ...] = (job,)
+        if met.isdisjoint(tables):
+            met |= tables
+            groups.append((tables, jobs))
+            continue
+        met |= tables
         apart = []
         for others in groups:
             if others[0] & tables:
@@ -66,7 +72,9 @@ def _job_assets(
         name=name,
         specs=[
             # A run for partitions reports only those that got data.
-            graph.tables[table].replace_attributes(skippable=table in partitioned)
+            graph.tables[table].replace_attributes(skippable=True)
+            if table in partitioned
+            else graph.tables[table]
             for table in tables.values()
         ],
         can_subset=len(tables) > 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -34,13 +35,15 @@ def column_lineage(flows: Iterable[Flow], keys: Mapping[str, dg.AssetKey]) -> di
     columns = _merged(column for flow in flows for column in flow.columns or ())
     metadata: dict[str, Any] = {}
     if columns:
+        made: dict[ColumnOrigin, list[dg.TableColumnDep]] = {}
+        for column in columns.values():
+            for origin in column.origins:
+                if origin not in made:
+                    key = keys.get(_node(origin))
+                    made[origin] = [] if key is None else [dg.TableColumnDep(key, origin.column)]
         metadata[COLUMN_LINEAGE] = dg.TableColumnLineage(
             {
-                name: [
-                    dg.TableColumnDep(keys[_node(origin)], origin.column)
-                    for origin in column.origins
-                    if _node(origin) in keys
-                ]
+                name: [dep for origin in column.origins for dep in made[origin]]
                 for name, column in columns.items()
             }
         )
@@ -61,7 +64,9 @@ def _merged(columns: Iterable[ColumnLineage]) -> dict[str, ColumnLineage]:
     order = (Certainty.EXACT, Certainty.AT_MOST, Certainty.UNKNOWN)
     merged: dict[str, ColumnLineage] = {}
     for column in columns:
-        known = merged.get(column.column, column)
+        known = merged.setdefault(column.column, column)
+        if known is column:
+            continue
         origins = tuple(dict.fromkeys((*known.origins, *column.origins)))
         certainty = max(known.certainty, column.certainty, key=order.index)
         merged[column.column] = ColumnLineage(column.column, origins, certainty)
@@ -78,9 +83,10 @@ def _shown(origin: ColumnOrigin, keys: Mapping[str, dg.AssetKey]) -> str:
 
 
 def _table(columns: Mapping[str, ColumnLineage], keys: Mapping[str, dg.AssetKey]) -> str:
+    shown = cache(lambda origin: f"`{_cell(_shown(origin, keys))}`")
     lines = ["| column | made from |", "|---|---|"]
     for name, column in list(columns.items())[:COLUMNS_SHOWN]:
-        origins = ", ".join(f"`{_cell(_shown(o, keys))}`" for o in column.origins)
+        origins = ", ".join(map(shown, column.origins))
         without = "not known" if column.certainty is Certainty.UNKNOWN else "no column"
         mark = _MARKS[column.certainty] if origins else ""
         lines.append(f"| `{_cell(name)}` | {origins or without}{mark} |")
