@@ -7,9 +7,14 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support import engines
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
