@@ -46,22 +46,23 @@ _SECONDS_FOR_FIGURES = 5.0
 
 
 class Maintain(dg.Config):
-    """Which tables to look at; what is due by their policy is done."""
+    """Which tables to look at; what is due by their policy is done.
 
-    tables: list[str] = Field(
-        default_factory=list, description="Tables, such as ods.orders; none for all."
-    )
+    Defaults are no factories: Dagster's launchpad shows them only so.
+    """
+
+    tables: list[str] = Field(default=[], description="Tables, such as ods.orders; none for all.")
 
 
 class Compact(dg.Config):
     """Which tables to compact in full."""
 
     tables: list[str] = Field(
-        default_factory=list,
+        default=[],
         description="Tables, such as ods.orders. None, with only_if_due, for all.",
     )
     partitions: list[dict[str, str]] = Field(
-        default_factory=list,
+        default=[],
         description='Only these partitions, such as {"dt": "20260101"}; none for all.',
     )
     only_if_due: bool = Field(

@@ -164,11 +164,13 @@ def driven(folder: Path) -> Iterator[WebDriver]:
 
 
 @contextmanager
-def webserver(folder: Path, home: Path, environ: dict[str, str]) -> Iterator[DagsterUi]:
-    """Serve the repository's ``definitions`` on the instance in ``home`` while the block runs."""
+def webserver(
+    folder: Path, home: Path, environ: dict[str, str], *, module: str = "definitions"
+) -> Iterator[DagsterUi]:
+    """Serve a module, by default the repository's, on the instance in ``home``."""
     (port,) = free_ports(1)
     program = str(Path(sys.executable).with_name("dagster-webserver"))
-    command = [program, "-m", "definitions", "-h", "127.0.0.1", "-p", str(port)]
+    command = [program, "-m", module, "-h", "127.0.0.1", "-p", str(port)]
     log = folder / "webserver.log"
     with group(command, log, {"DAGSTER_HOME": str(home), **environ}) as process:
         url = f"http://127.0.0.1:{port}"
