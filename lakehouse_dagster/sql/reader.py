@@ -86,10 +86,11 @@ def read_project(
         ConfigurationError: The process that reads cannot be started.
     """
     root = Path(base or "")
+    shown_from = None if base is None else root.resolve()
     failed: list[Script] = []
 
     def unit(files: Iterable[Path]) -> Unit:
-        opened = [_opened(path, _shown(path, base)) for path in files]
+        opened = [_opened(path, _shown(path, shown_from)) for path in files]
         failed.extend(one for one in opened if isinstance(one, Script))
         texts = [one for one in opened if isinstance(one, SourceText)]
         return unit_of(texts, lambda included: _included(root, included))
@@ -138,11 +139,11 @@ def _put_together(
     )
 
 
-def _shown(path: Path, base: str | Path | None) -> str:
+def _shown(path: Path, base: Path | None) -> str:
     if base is None:
         return path.as_posix()
     try:
-        return path.resolve().relative_to(Path(base).resolve()).as_posix()
+        return path.resolve().relative_to(base).as_posix()
     except ValueError:
         return path.as_posix()
 

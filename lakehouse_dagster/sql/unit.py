@@ -186,7 +186,8 @@ def unit_of(files: Sequence[SourceText], load: Callable[[str], str | None]) -> U
 
 
 def _includes(file: SourceText) -> Iterator[str]:
-    if _MAY_INCLUDE.search(file.text):
+    # Looking for the word alone takes a tenth of the time.
+    if "ource" in file.text.casefold() and _MAY_INCLUDE.search(file.text):
         for statement in statements_of(file.text, file.path).statements:
             path = included_path(statement)
             if path is not None:

@@ -123,10 +123,10 @@ def substitute(text: str, environ: Mapping[str, str], *, path: str = "the script
 
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
-    if not _MAY_HOLD_VARIABLE.search(text):
+    if "{" not in text or not _MAY_HOLD_VARIABLE.search(text):
         return
     for token in scan(text):
-        if not token.is_trivia:
+        if "{" in token.text and not token.is_trivia:
             yield from _VARIABLE.finditer(token.text)
 
 
