@@ -2,16 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 FAULTS ?= 33
+MINUTES ?= 10
 SEED ?= 1
 ENGINE ?= flink-2.0
+WITHOUT_SERVERS := not flink and not services and not dagster and not browser and not chaos
 
-.PHONY: help setup demo test check format bench chaos clean
+.PHONY: help setup demo test check format bench chaos soak clean
 
 help:
 	@echo "make demo    a local Flink, live data and Dagster; Ctrl-C takes all down"
 	@echo "make test    all tests, on real Flinks (2.0, then 1.20)"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make chaos   seeded faults against real processes: FAULTS=n SEED=s ENGINE=flink-2.0"
+	@echo "make soak    maintenance beside writers, with kills: MINUTES=n SEED=s ENGINE=flink-2.0"
 	@echo "make bench   what is measured (python -m benchmarks NAME for one)"
 	@echo "make setup   the virtual environment alone"
 
@@ -28,7 +31,9 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m lakehouse_dagster.local.fetch flink-2.0 flink-1.20
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@# What starts no servers shares the cores; what does goes one after the other. 5: none chosen.
+	$(BIN)/python -m pytest -n auto -m "$(WITHOUT_SERVERS)" $(PYTEST_ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -m "not ($(WITHOUT_SERVERS))" $(PYTEST_ARGS) || [ $$? = 5 ]
 
 check: setup
 	$(BIN)/ruff check .
@@ -47,6 +52,10 @@ bench: setup
 chaos: setup
 	@$(BIN)/python -m lakehouse_dagster.local.fetch $(ENGINE)
 	$(BIN)/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) --engine $(ENGINE) $(CHAOS_ARGS)
+
+soak: setup
+	@$(BIN)/python -m lakehouse_dagster.local.fetch $(ENGINE)
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED) --engine $(ENGINE)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
