@@ -1,4 +1,4 @@
-"""Who still needs old snapshots of a table: consumers, and how far our own jobs have read it.
+"""Who still needs old snapshots of a table: consumers, branches, and how far our jobs have read.
 
 What a job of ours would read again stands in the restore points that its next start may choose
 (``read_again.py``). Where that cannot be known, everything is kept rather than too little.
@@ -32,7 +32,7 @@ class Readers:
         back. Tags keep their files whatever becomes of their snapshots.
         """
         table = self.runtime.catalog.open().table(facts.table)
-        return (*_consumers(facts, table), *self._jobs(facts, table))
+        return (*_consumers(facts, table), *_branches(facts, table), *self._jobs(facts, table))
 
     def _jobs(self, facts: TableFacts, table: TableReader) -> Iterator[Holder]:
         for job in self._by_table.get(facts.table, ()):
@@ -81,6 +81,13 @@ def _consumers(facts: TableFacts, table: TableReader) -> Iterator[Holder]:
         yield _holder(
             "consumer", name, consumer.next_snapshot, facts, table, moved_at=consumer.modified_at
         )
+
+
+def _branches(facts: TableFacts, table: TableReader) -> Iterator[Holder]:
+    """Branches whose tag was deleted, as long as what they stand on is still there."""
+    for name, snapshot in sorted(facts.unprotected_branches.items()):
+        if snapshot >= (facts.oldest_snapshot_id or 0):
+            yield _holder("branch", name, snapshot, facts, table)
 
 
 def _holder(

@@ -224,7 +224,14 @@ class FactsReader:
         numbers = self._numbers(f"{path}/snapshot", "snapshot-")
         names = self._files.names(f"{self._path}/{path}/tag")
         tags = tuple(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
-        return BranchFacts(numbers[0] if numbers else None, numbers[-1] if numbers else None, tags)
+        # The tag that a branch is made from is copied into it; those made on it are of later ones.
+        tagged = [tag.snapshot_id for t in tags if (tag := self._tag(f"{path}/tag/tag-{t}"))]
+        return BranchFacts(
+            numbers[0] if numbers else None,
+            numbers[-1] if numbers else None,
+            tags,
+            min(tagged, default=None),
+        )
 
     def _consumer(self, path: str) -> ConsumerFacts | None:
         document = self._json(path)

@@ -69,11 +69,17 @@ class TagFacts:
 
 @dataclass(frozen=True)
 class BranchFacts:
-    """A branch: the oldest and newest snapshot that it has of its own, and its tags."""
+    """A branch: the oldest and newest snapshot that it has of its own, and its tags.
+
+    Args:
+        from_snapshot_id: the table's snapshot that it was made from, whose files it reads; None
+            for a branch that was made empty.
+    """
 
     oldest_snapshot_id: int | None
     newest_snapshot_id: int | None
     tags: tuple[str, ...]
+    from_snapshot_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,19 @@ class TableFacts:
     def size_bytes(self) -> int:
         """Bytes of the live data files."""
         return sum(bucket.size_bytes for bucket in self.buckets)
+
+    @property
+    def unprotected_branches(self) -> Mapping[str, int]:
+        """Branches whose tag was deleted, with the snapshot that they were made from.
+
+        They cannot be read any more once that snapshot has expired.
+        """
+        tagged = {tag.snapshot_id for tag in self.tags.values()}
+        return {
+            name: branch.from_snapshot_id
+            for name, branch in self.branches.items()
+            if branch.from_snapshot_id is not None and branch.from_snapshot_id not in tagged
+        }
 
     @property
     def write_only(self) -> bool:

@@ -30,6 +30,12 @@ class Tables:
             for statement in ("CREATE DATABASE IF NOT EXISTS m", *statements):
                 session.execute(statement, config=BATCH, timeout_seconds=120)
 
+    def ask(self, query: str) -> list[tuple[object, ...]]:
+        """The rows of a batch SELECT."""
+        with gateway_session(self.keeper.runtime, "test", logging.getLogger("test")) as session:
+            result = session.execute(query, config=BATCH, timeout_seconds=120)
+            return [tuple(row) for row in result.rows]
+
     def make(self, name: str, columns: str, *, partitioned: bool = False, **options: str) -> str:
         """Create a table; its full name comes back."""
         given = ", ".join(f"'{key}' = '{v}'" for key, v in options.items())

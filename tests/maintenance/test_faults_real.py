@@ -241,6 +241,23 @@ def test_a_compaction_of_files_that_are_gone_fails_and_changes_nothing(
     assert (facts.snapshot_id, facts.files) == (6, 6)
 
 
+def test_a_branch_whose_tag_was_deleted_by_hand_keeps_its_snapshot(
+    tables: Tables, table: str
+) -> None:
+    tables.run(
+        f"CALL sys.create_tag('{table}', 'base', 4)",
+        f"CALL sys.create_branch('{table}', 'fix', 'base')",
+        f"CALL sys.delete_tag('{table}', 'base')",
+    )
+    assert tables.facts(table).unprotected_branches == {"fix": 4}
+    outcome = maintain(tables.keeper, EXPIRING, [table], holder="a test")
+    assert outcome.decisions[0].held_back == (
+        "Old snapshots are kept for branch fix (needs snapshot 4).",
+    )
+    assert tables.facts(table).oldest_snapshot_id == 4
+    assert tables.ask("SELECT COUNT(*) FROM m.`t$branch_fix`") == [(4,)]
+
+
 def test_orphans_are_removed_two_runs_and_a_day_apart(tables: Tables, table: str) -> None:
     import os
     import time

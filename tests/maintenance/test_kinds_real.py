@@ -71,7 +71,7 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_a_table_is_compacted_as_its_kind_needs(name: str, lab: Laboratory) -> None:
     kind, tables = KINDS[name], Tables(lab)
-    table = tables.make(name, kind.columns, **kind.options)
+    table = tables.make(name, kind.columns, partitioned=False, **kind.options)
     tables.fill(table, lambda n: f"(1, {n}), ({10 + n}, {n})", COMMITS)
     before = tables.facts(table)
     assert before.files >= COMMITS
