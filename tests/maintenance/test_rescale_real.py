@@ -72,7 +72,7 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
 
     monkeypatch.setattr(rescaling, "set_option", refuse)
     with pytest.raises(MaintenanceError, match="cannot be altered"):
-        rescale(written.keeper, TABLE, 5, holder="test")
+        rescale(written.keeper, TABLE, 3, holder="test")
     facts = written.facts()
     assert facts.total_buckets == 2
     assert {bucket.bucket for bucket in facts.buckets} == {0, 1}
