@@ -78,10 +78,10 @@ def rescale(
 ) -> Rescaled:
     """Rewrite a table into so many buckets.
 
-    Its jobs stand still meanwhile. Of tables with deletion vectors and first-row tables, batch readers
-    on Paimon 1.3 see no rows between the rewriting and the compaction after it. If anything fails before the files are rewritten, or if they can
+    Its jobs stand still meanwhile. If anything fails before the files are rewritten, or if they can
     be written back, all is as before; what happened else is in the error, and the jobs stay
-    stopped.
+    stopped. Batch readers of tables with deletion vectors, and of first-row tables, see no rows
+    between the rewriting and the compaction after it on Paimon 1.3.
 
     Args:
         keeper: of the lakehouse.
