@@ -223,13 +223,15 @@ class _Jobs:
     def _told(self, context: dg.OpExecutionContext, act: Callable[[str], "Maintained"]) -> None:
         """Act; show every action on its asset, also of a run that is cancelled; fail if one did."""
         holder, began = f"Dagster run {context.run_id}", self.keeper.runtime.clock.now()
+        # What a dead run left behind is brought to its end by this one, and told of here.
+        left = {record.id for record in self.keeper.left_behind()}
         try:
             done = act(holder)
         finally:
             records = [
                 record
                 for record in self.keeper.actions.ended_since(began)
-                if record.holder == holder
+                if record.holder == holder or record.id in left
             ]
             for record in records:
                 if record.table_name in self.graph.tables:

@@ -79,7 +79,7 @@ def _figures(text: str | None) -> dict[str, int]:
 def _details(record: ActionRecord) -> dict[str, Any]:
     details = json.loads(record.details)
     found: dict[str, Any] = {f"due: {k}": v for k, v in details.get("figures", {}).items()}
-    partitions = ["/".join(f"{c}={v}" for c, v in p.items()) for p in details["partitions"]]
+    partitions = ["/".join(f"{c}={v}" for c, v in p.items()) for p in details.get("partitions", ())]
     if partitions:
         more = len(partitions) - PARTITIONS_SHOWN
         shown = ", ".join(partitions[:PARTITIONS_SHOWN])

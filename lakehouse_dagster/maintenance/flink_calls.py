@@ -63,20 +63,33 @@ def gateway_session(runtime: Runtime, name: str, log: logging.Logger) -> Iterato
 
 
 def call_in_gateway(
-    held: HeldTables, session: Session, text: str, *, timeout_seconds: float
+    held: HeldTables,
+    session: Session,
+    text: str,
+    *,
+    timeout_seconds: float,
+    on_poll: Callable[[float], None] = lambda _: None,
 ) -> tuple[str, ...]:
     """Run a CALL that the gateway carries out by itself; return the first column of its rows.
+
+    ``on_poll`` is told again and again for how many seconds it has been running.
 
     Raises:
         FlinkError: it failed, or nothing is known of it. Every such procedure may be called again:
             it goes on where the last one was broken off.
     """
+    clock = held.runtime.clock
+
+    def on_wait(seconds: float) -> None:
+        on_poll(seconds)
+        clock.on_wait(seconds)
+
     held.still_ours()
     result = session.execute(
         text,
         config={"execution.runtime-mode": "batch", "table.dml-sync": "true"},
         timeout_seconds=timeout_seconds,
-        on_wait=held.runtime.clock.on_wait,
+        on_wait=on_wait,
     )
     return tuple(str(row[0]) for row in result.rows)
 

@@ -13,7 +13,7 @@ from lakehouse_dagster.streaming.runtime import Runtime
 
 if TYPE_CHECKING:
     from lakehouse_dagster.system_db import Lease
-    from lakehouse_dagster.system_db.maintenance_actions import MaintenanceActions
+    from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, MaintenanceActions
     from lakehouse_dagster.system_db.table_files import TableFiles
 
 
@@ -50,6 +50,12 @@ class Keeper:
     def is_held(self, table: str) -> bool:
         """Whether somebody acts on the table now."""
         return self.runtime.leases.current(self.lease_key(table)) is not None
+
+    def left_behind(self) -> tuple[ActionRecord, ...]:
+        """Actions on record as under way on which nobody works; the next run settles them."""
+        running = self.actions.running()
+        held = self.runtime.leases.held_keys(self.lease_key("")) if running else frozenset()
+        return tuple(r for r in running if self.lease_key(r.table_name) not in held)
 
     @contextmanager
     def hold(self, tables: Sequence[str], holder: str) -> Iterator[HeldTables]:

@@ -222,7 +222,14 @@ class _Work:
             yield session
 
     def _in_gateway(self, session: Session, text: str) -> tuple[str, ...]:
-        return call_in_gateway(self.held, session, text, timeout_seconds=self.how.timeout_seconds)
+        told = self._now_and_then("the gateway")
+        return call_in_gateway(
+            self.held,
+            session,
+            text,
+            timeout_seconds=self.how.timeout_seconds,
+            on_poll=lambda seconds: told(seconds, "at work"),
+        )
 
     def _run_job(self, number: int, call: Call) -> None:
         """Run it as often as it may be tried, each time as another Flink job."""
@@ -254,7 +261,7 @@ class _Work:
                 work,
                 self.job_manager,
                 self.how.log,
-                on_poll=self._now_and_then(work.job_id),
+                on_poll=self._now_and_then(f"Flink job {work.job_id}"),
             )
         except (MaintenanceError, ClusterUnreachableError, LeaseLostError):
             raise
@@ -264,8 +271,8 @@ class _Work:
             )
             raise
 
-    def _now_and_then(self, job_id: str) -> Callable[[float, str], None]:
-        """Tells of a job every few seconds in which state it is."""
+    def _now_and_then(self, who: str) -> Callable[[float, str], None]:
+        """Tells every few seconds in which state whoever does the work is."""
         told = 0.0
 
         def poll(seconds: float, state: str) -> None:
@@ -273,7 +280,7 @@ class _Work:
             if seconds - told >= _TOLD_EVERY_SECONDS:
                 told = seconds
                 self.how.on_progress(
-                    f"{self._what} of {', '.join(self.held.tables)[:200]}: Flink job {job_id} is "
+                    f"{self._what} of {', '.join(self.held.tables)[:200]}: {who} is "
                     f"{state} after {in_words(seconds)}"
                 )
 

@@ -163,7 +163,9 @@ def _asking(
     reasons = {d.table: waits(d.table, asked, latest.get(d.table), under_way, now) for d in due}
     waiting = {table: why for table, why in reasons.items() if why is not None}
     free: list[Decision] = [decision for decision in due if decision.table not in waiting]
-    plan = within_budget(free, policy.limits, running=_running(keeper))
+    # What a dead run left behind is settled by the next one: it must not keep that from running.
+    running = len(keeper.actions.running()) - len(keeper.left_behind())
+    plan = within_budget(free, policy.limits, running=max(0, running))
     still = {d.table for d in due}
     kept = {table: a for table, a in asked.items() if table not in seen or table in still}
     for action in (action for group in plan.groups for action in group.actions):
@@ -172,12 +174,6 @@ def _asking(
         times = before.times + 1 if before is not None and before.records == records else 1
         kept[action.table] = Asked(records=records, times=times, at=now)
     return Asking(plan, kept, waiting, tuple(d.actions[0] for d in due))
-
-
-def _running(keeper: Keeper) -> int:
-    """Actions that somebody works on: what a dead run left behind is settled by the next one."""
-    held = keeper.runtime.leases.held_keys(keeper.lease_key(""))
-    return sum(keeper.lease_key(r.table_name) in held for r in keeper.actions.running())
 
 
 def _under_way(instance: dg.DagsterInstance, job: dg.JobDefinition) -> frozenset[str] | None:

@@ -307,3 +307,26 @@ def test_an_hour_without_anything_due_ends_with_nothing_done(tmp_path: Path) -> 
     looked.write("ods.a", 1)
     done = looked.repository.get_job("lake_maintain").execute_in_process(instance=looked.instance)
     assert done.success
+
+
+def test_what_a_dead_run_left_behind_does_not_keep_others_from_being_done(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, MaintenancePolicy(EXPIRES))
+    looked.write("ods.a", 4)
+    keeper = looked.lake.keeper
+    for _ in range(2):  # as many as may be under way at a time
+        keeper.actions.begin(
+            "dwd.b", "compact", reason="", details="{}", holder="a dead run", before=None
+        )
+    assert asked(looked.tick(hours=2)) == [["ods.a"]]
+    with keeper.hold(["dwd.b"], "a test"):
+        assert keeper.left_behind() == ()
+        looked.cursor = None
+        assert "later: ods.a: 2 actions are under way" in looked.tick().skip_message
+
+
+def test_a_table_with_a_compaction_job_shows_that_jobs_health(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, MaintenancePolicy(tables={"ods.*": TablePolicy("dedicated")}))
+    assert set(looked.lake.runtime.jobs) == {"ods_a", "dwd_b", "compact-ods.a"}
+    keys = looked.repository.asset_checks_defs_by_key
+    of_table = {key.name for key in keys if key.asset_key == dg.AssetKey(["ods", "a"])}
+    assert [name for name in of_table if name.startswith("job_health__compact")]
