@@ -1,0 +1,1 @@
+"""Maintenance at high frequency beside three streaming writers, with random kills."""
