@@ -27,7 +27,8 @@ from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.session import close
 
 _POLL_SECONDS = 1.0
-_CONFLICT = ("conflict",)
+_CONFLICT = ("conflict", "which is not previously added")
+"""What the innermost cause says of a compaction whose files somebody else merged meanwhile."""
 
 
 @dataclass(frozen=True)
