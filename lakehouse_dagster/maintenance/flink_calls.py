@@ -238,7 +238,7 @@ def _end_of(
 def _failure(work: FlinkWork, job_manager: JobManager) -> MaintenanceError:
     exceptions = job_manager.exceptions(work.job_id)
     cause = exceptions[0].root_cause if exceptions else "no reason given"
-    message = f"The Flink job {work.job_id} ({work.name}) failed: {cause}"
+    job = f"The Flink job {work.job_id} ({work.name})"
     if any(sign in cause.lower() for sign in _CONFLICT):
-        return MaintenanceConflictError(message)
-    return MaintenanceError(message)
+        return MaintenanceConflictError(f"{job} met a conflict with another commit: {cause}")
+    return MaintenanceError(f"{job} failed: {cause}")
