@@ -6,9 +6,9 @@ baseline compacts every table in full at 03:00. Ours looks every 5 minutes: ``de
 ``within_budget`` as they are, with the default policy and limits, where an action takes 20 seconds
 and one more for every 50 MB that it rewrites, and its table and its place in the limit until then.
 
-What the totals hide is told beside them, by kind of table. Where writers compact themselves, nightly
-compaction leaves a few per cent fewer files, and it empties levels, so that writers rewrite less;
-nearly all files that ours saves are those of write-only tables during the day.
+What the totals hide is told beside them, by kind of table. Where writers compact themselves,
+nightly compaction leaves a few per cent fewer files, and it empties levels, so that writers rewrite
+less; nearly all files that ours saves are those of write-only tables during the day.
 
 The first day brings both sides into their stride; the second one counts. Goals: bytes rewritten
 (what writers rewrite by themselves is told beside it), and files that a full scan of all tables
