@@ -179,15 +179,15 @@ class Lakehouse:
         a job is left alone until someone starts, adopts or materialises it, so running sensors
         never double what already runs.
         """
-        loaded = self.load(
-            scripts,
-            start=start,
-            base_folder=base_folder,
-            session=session,
-            sessions=sessions,
-            discovery=discovery,
-        )
         with no_collections():
+            loaded = self.load(
+                scripts,
+                start=start,
+                base_folder=base_folder,
+                session=session,
+                sessions=sessions,
+                discovery=discovery,
+            )
             return loaded.definitions(sensors_running=sensors_running)
 
 

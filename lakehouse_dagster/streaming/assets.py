@@ -1,8 +1,9 @@
 """Tables as Dagster assets that can be materialised, and the health check of each."""
 
+import inspect
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -20,6 +21,8 @@ from lakehouse_dagster.streaming.partition_runs import chosen_partitions, materi
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.supervise import observe_all
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 CANCELLABLE = {"lakehouse/acts_on": "flink"}
 
@@ -82,6 +85,7 @@ def _job_assets(
         pool=name,
         op_tags=CANCELLABLE,
     )
+    @_with_signature
     def streaming_job(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         chosen = {tables[key]: key for key in sorted(context.selected_asset_keys)}
         results: dict[str, dg.MaterializeResult[Any]] = {}
@@ -112,6 +116,12 @@ def _job_assets(
         yield from results.values()
 
     return streaming_job
+
+
+def _with_signature(function: F) -> F:
+    """Keep the signature, which Dagster asks for sixteen times an op: a fifth of a load's time."""
+    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return function
 
 
 def health_check_keys(runtime: Runtime, graph: AssetGraph) -> HealthCheckKeys:
