@@ -157,16 +157,24 @@ class _Places:
     runtime: Runtime
 
     @cached_property
-    def _configuration(self) -> Mapping[str, str]:
-        return self.runtime.watcher.configuration()
+    def _configuration(self) -> Mapping[str, str] | FlinkError:
+        try:
+            return self.runtime.watcher.configuration()
+        except FlinkError as error:
+            return error  # and no other job waits for the cluster
 
     def directory(self, job: StreamingJob | None, life: Incarnation) -> str | None:
-        """Where a life's checkpoints are retained, as seen or as declared."""
+        """Where a life's checkpoints are retained, as seen or as declared.
+
+        None where nobody knows, or where a stop's savepoint is all that counts.
+        """
         directory, found, _ = (life.checkpoint_path or "").rpartition(f"/{life.flink_job_id}/")
         if found:
             return directory
-        if job is None:
+        if job is None or (life.state.is_over and life.savepoint_path):
             return None
+        if isinstance(self._configuration, FlinkError):
+            raise self._configuration
         return job_settings.checkpoint_directory(
             self._configuration, job.definition, self.runtime.environ
         )

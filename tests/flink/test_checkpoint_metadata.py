@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,26 @@ def test_a_paimon_source_is_read_up_to_the_last_snapshot(engine: str, kind: str)
     assert position.operator_id == SOURCE
     assert position.kind is SourceKind.PAIMON
     assert (position.next_snapshot, position.pending_splits, position.exact) == (9, 0, True)
+
+
+@each_engine
+def test_splits_that_were_not_read_tell_the_first_snapshot_that_is_still_needed(
+    engine: str,
+) -> None:
+    (position,) = parsed(f"{engine}-pending-savepoint").positions
+    assert position.kind is SourceKind.PAIMON
+    assert (position.next_snapshot, position.pending_splits, position.exact) == (3, 9, False)
+    # The splits are of the second snapshot, the newest when the job began.
+    assert (position.oldest_pending_snapshot, position.first_needed_snapshot) == (2, 2)
+
+
+def test_what_is_needed_is_unknown_when_a_split_does_not_tell() -> None:
+    position = replace(parsed("flink-2.0-pending-savepoint").positions[0])
+    assert replace(position, oldest_pending_snapshot=None).first_needed_snapshot is None
+    assert replace(position, pending_splits=None).first_needed_snapshot == 2
+    unknown = replace(position, pending_splits=None, oldest_pending_snapshot=None)
+    assert unknown.first_needed_snapshot is None
+    assert replace(position, pending_splits=0).first_needed_snapshot == 3
 
 
 @each_engine

@@ -36,7 +36,7 @@ INSERT INTO m.read SELECT id FROM m.written {options};
 """
 SLOWLY = "/*+ OPTIONS('continuous.discovery-interval' = '100 ms') */ WHERE {slow} IS NOT NULL"
 # Some hundredths of a second for each row: splits are read one after the other.
-SLOW = "SHA512(REPEAT(SHA512(REPEAT(CAST(id AS STRING), 200000)), 4000))"
+SLOW = "SHA512(REPEAT(SHA512(REPEAT(CAST(id AS STRING), 200000)), 60000))"
 
 
 class Reading:
