@@ -8,6 +8,7 @@ reader may then run in a process of its own.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,6 +17,21 @@ from typing import TypeVar
 from lakehouse_dagster.sql.scanner import TokenKind, scan, significant_text
 
 T = TypeVar("T")
+
+SECRET_NAME = re.compile(
+    r"passw|secret|token|credential|access[-_.]?key|api[-_.]?key|private[-_.]?key"
+    r"|jaas|authorization|passphrase|(?<![a-z])pwd(?![a-z])",
+    re.I,
+)
+"""Found in the name of what is not shown."""
+_KEYWORDS = """
+ADD ALL ALTER ANALYZE AS BEGIN BY CALL CATALOG COMPILE CREATE DATABASE DELETE DESCRIBE DISTINCT
+DROP END EXCEPT EXECUTE EXISTS EXPLAIN FROM FUNCTION GROUP HAVING IF INNER INSERT INTERSECT INTO
+JOIN LEFT LIMIT LOAD MERGE MINUS NOT ON OR ORDER OVERWRITE REPLACE RESET RIGHT SELECT SET SHOW
+STATEMENT TABLE TEMPORARY TRUNCATE UNION UNLOAD UPDATE USE VALUES VIEW WHERE WITH
+"""
+KEYWORDS = frozenset(_KEYWORDS.split())
+"""With these statements and their clauses begin."""
 
 
 class StatementKind(str, Enum):
@@ -330,18 +346,31 @@ class Project:
 
 
 def beginning(statement: Statement) -> str:
-    """Return the first words of a statement, without values, which may be secrets."""
+    """Return the first words of a statement, without values, which may be secrets.
+
+    Of what is no SQL only keywords are shown: a pasted line may hold anything.
+    """
     words: list[str] = []
+    name = ""
     for token in scan(statement.text):
         if len(words) == 60:
             break
-        if token.text == "=" and statement.kind is StatementKind.SET:
-            words.append("= …")
+        if token.is_trivia:
+            words.append(" ")
+            continue
+        is_sign = token.kind is TokenKind.OTHER
+        assigns = token.text in ("=", ":") and is_sign
+        if assigns and (statement.kind is StatementKind.SET or SECRET_NAME.search(name)):
+            words.append(f"{token.text} …")
+            break
+        if statement.kind is StatementKind.UNKNOWN and token.text.upper() not in KEYWORDS:
+            words.append("…")
             break
         if token.kind in (TokenKind.STRING, TokenKind.OPEN_STRING):
             words.append("'…'")
         else:
-            words.append(" " if token.is_trivia else token.text)
+            words.append(token.text)
+        name = name if is_sign and token.text != "," else token.text
     return " ".join("".join(words).split())[:60]
 
 

@@ -16,6 +16,7 @@ from lakehouse_dagster.sql.model import (
 )
 from lakehouse_dagster.sql.noise import Noise, without_noise
 from lakehouse_dagster.sql.scanner import TokenKind, scan
+from lakehouse_dagster.sql.secret_problems import secrets_outside
 from lakehouse_dagster.sql.statements import (
     Chunk,
     LineIndex,
@@ -74,6 +75,7 @@ def _split(text: str, path: str) -> ScriptText:
     kept, noise = without_noise(text)
     index = LineIndex(kept, path)
     problems = [_of_noise(found, index) for found in noise]
+    problems += secrets_outside(text, kept, path)
     statements: list[Statement] = []
     ended = True
     pieces = list(chunks(kept))

@@ -9,13 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from lakehouse_dagster.sql.model import SECRET_NAME
 from lakehouse_dagster.sql.variables import placeholder_in
 
-_SECRET_KEY = re.compile(
-    r"passw|secret|token|credential|access[-_.]?key|api[-_.]?key|private[-_.]?key"
-    r"|jaas|authorization|passphrase",
-    re.I,
-)
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[?&;])(password|secret|token)=[^&;]*", re.I)
 _SINK_ONLY = frozenset({"print", "blackhole"})
 _UNSAFE_IN_KEY = re.compile(r"[^\w.\-]+")
@@ -74,7 +70,7 @@ _LEGACY_NAMES = {"table": "table-name", "hbase.table-name": "table-name"}
 def mask_secrets(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with the values of secrets replaced; variables are masked as well."""
     return {
-        key: MASK if _SECRET_KEY.search(key) else _SECRET_IN_URL.sub(MASK, value)
+        key: MASK if SECRET_NAME.search(key) else _SECRET_IN_URL.sub(MASK, value)
         for key, value in options.items()
     }
 

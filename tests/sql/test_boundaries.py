@@ -90,4 +90,4 @@ def test_a_stray_semicolon_in_a_query_is_an_error_at_what_it_cuts_off(rest: str)
     assert problem.severity is Severity.ERROR
     assert str(problem.location) == "s.sql:2:1"
     assert problem.message.startswith("The semicolon before this ends the statement above")
-    assert problem.statement_start == rest
+    assert problem.statement_start == f"{rest[:-2]} …"

@@ -40,6 +40,16 @@ TABLES = "CREATE TABLE ods.a (i INT); CREATE TABLE ods.b (i INT);"
          "properties.sasl.jaas.config"),
         ("CREATE TEMPORARY VIEW v AS SELECT * FROM t /*+ OPTIONS('x.token' = 'hush') */", "1:68",
          "x.token"),
+        ("CREATE CATALOG c WITH ('type' = 'jdbc', 'pwd' = 'hush')", "1:49", "pwd"),
+        ("INSERT INTO ods.a SELECT 1 FROM ods.a WHERE u = 'mongodb://root:hush@h/'", "1:49",
+         "an address"),
+        ("USE a;\npassword=hush\nUSE CATALOG b", "2:10", "password"),
+        ("export DB_PASSWORD=hush\nUSE CATALOG b", "1:20", "PASSWORD"),
+        ("api_key: hush;", "1:10", "api_key"),
+        ("$ export PASSWORD=hush\nUSE a", "1:19", "PASSWORD"),
+        ("-- old password: 'password' = 'hush'\nUSE a", "1:31", "password"),
+        ("USE a;\n/* was jdbc://u:hush@h */", "2:17", "an address"),
+        ("CREATE TABLE ods.c (a INT WITH ('password'='hush')", "1:44", "password"),
     ],
 )  # fmt: skip
 def test_a_secret_in_clear_text_is_pointed_at(text: str, place: str, key: str) -> None:
@@ -59,6 +69,22 @@ def test_a_secret_in_clear_text_is_pointed_at(text: str, place: str, key: str) -
 def test_a_variable_is_no_secret(option: str) -> None:
     found = one(f"CREATE TEMPORARY TABLE k (i INT) WITH ({option})", environ={"PW": "", "t": ""})
     assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-- the password: see the vault\nUSE a", "-- 'password' = '${PW}'\nUSE a",
+     "-- http://host:8081/a@b\nUSE a", "USE a; -- token = true"],
+)  # fmt: skip
+def test_comments_about_secrets_are_none(text: str) -> None:
+    assert one(text).problems == ()
+
+
+@pytest.mark.parametrize("line", ["password=hush", "export PASSWORD=hush", "mysql -p hush"])
+def test_of_a_pasted_line_only_keywords_are_shown(line: str) -> None:
+    found = one(f"USE a;\n{line};\nUSE b")
+    (starts,) = {p.statement_start for p in found.problems}
+    assert starts == "…"
 
 
 # functions
