@@ -109,12 +109,7 @@ def literally(name: str) -> str:
 
 def _chosen(partitions: Sequence[Partition]) -> dict[str, str]:
     """The argument that chooses partitions; values that its own syntax would cut need SQL."""
-    plain = all(
-        value is None or _PLAIN_VALUE.fullmatch(value)
-        for partition in partitions
-        for _, value in partition
-    )
-    if plain:
+    if all(map(is_plain, partitions)):
         return {"partitions": ";".join(map(_as_spec, partitions))}
     return {"where": " OR ".join(f"({_as_condition(partition)})" for partition in partitions)}
 
@@ -124,6 +119,11 @@ def partition_spec(partition: Partition) -> str | None:
     if not all(value is None or _PLAIN_VALUE.fullmatch(value) for _, value in partition):
         return None
     return _as_spec(partition)
+
+
+def is_plain(partition: Partition) -> bool:
+    """Whether it can be written as ``column=value,…`` without being read as something else."""
+    return all(value is None or _PLAIN_VALUE.fullmatch(value) for _, value in partition)
 
 
 def _as_spec(partition: Partition) -> str:

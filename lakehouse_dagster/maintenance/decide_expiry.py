@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Holder, Partition
+from lakehouse_dagster.maintenance.calls import is_plain
 from lakehouse_dagster.maintenance.case import Case, partition_in_words
 from lakehouse_dagster.maintenance.spec import (
     ExpireSpec,
@@ -133,17 +134,26 @@ class DueToGo:
             return
         past: list[tuple[datetime, Partition]] = []
         unread: list[str] = []
+        awkward: list[str] = []
         bound = self.case.now - span(spec.keep_for)
         for partition in sorted({b.partition for b in self.facts.buckets}, key=str):
             at = _time_of(dict(partition)[column], spec.format)
             if at is None:
                 unread.append(partition_in_words(partition))
-            elif at < bound:
+            elif at < bound and is_plain(partition):
                 past.append((at, partition))
+            elif at < bound:
+                awkward.append(partition_in_words(partition))
         if unread:
             self.case.held_back.append(
                 f"{len(unread)} partitions stay, as {column} is not of the format {spec.format}: "
                 f"{', '.join(unread[:10])}."
+            )
+        if awkward:
+            # As an argument of the procedure it could be read as another partition.
+            self.case.held_back.append(
+                f"{len(awkward)} partitions stay, as a comma, quotation mark or '=' stands in "
+                f"their values: {', '.join(awkward[:10])}."
             )
         if not past or not self.case.may_begin(ActionKind.EXPIRE_PARTITIONS, spec):
             return
