@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, MaintenanceError
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
@@ -22,6 +23,8 @@ from lakehouse_dagster.streaming.runtime import LOGGER
 from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, ActionState
 
 ROUNDS = 4
+_REMEMBERED = timedelta(days=30)
+"""Older actions are forgotten, but for the last of each kind on a table."""
 DONE = ActionState.DONE
 
 
@@ -87,6 +90,7 @@ def maintain(
         kinds: which kinds of action may be done.
         how: for tests; by default as the policy says.
     """
+    keeper.actions.prune(keeper.runtime.clock.now() - _REMEMBERED)
     for error in settle_all(keeper, holder, log):
         log.error("%s", error)
     planned, groups = plan(keeper, policy, tables, kinds=kinds)

@@ -285,10 +285,20 @@ class MaintenanceActions:
         return {record.table_name: record for record in records}
 
     def prune(self, ended_before: datetime) -> int:
-        """Forget actions that ended before a moment; how many they were."""
+        """Forget actions that ended before a moment; how many they were.
+
+        The last one of its kind that was done on its table stays: what is due follows from it.
+        """
+        done = _newest(ActionState.DONE, self._lakehouse)
+        last = (
+            select(done.c.done_at)
+            .where(done.c.table_name == _actions.c.table_name, done.c.kind == _actions.c.kind)
+            .scalar_subquery()
+        )
         old = (_actions.c.lakehouse == self._lakehouse) & (_actions.c.ended_at < ended_before)
+        superseded = last.is_(None) | (_actions.c.ended_at < last)
         with self._db.write() as connection:
-            return int(connection.execute(delete(_actions).where(old)).rowcount)
+            return int(connection.execute(delete(_actions).where(old, superseded)).rowcount)
 
 
 def _newest(state: ActionState, lakehouse: str) -> Subquery:

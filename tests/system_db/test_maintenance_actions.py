@@ -43,10 +43,14 @@ def test_actions_of_another_lakehouse_are_not_seen(db: Database) -> None:
 
 def test_old_actions_are_forgotten_and_running_ones_never(db: Database) -> None:
     actions = MaintenanceActions(db, "lake", lambda: NOW)
-    old, running = begin(actions), begin(actions)
-    actions.update(old, {"state": ActionState.DONE, "ended_at": NOW})
-    assert actions.prune(NOW + timedelta(days=1)) == 1
-    assert [a.id for a in actions.of_table("ods.a")] == [running]
+    first, last, failed, running = (begin(actions) for _ in range(4))
+    earlier = NOW - timedelta(hours=1)
+    actions.update(first, {"state": ActionState.DONE, "ended_at": earlier})
+    actions.update(last, {"state": ActionState.DONE, "ended_at": NOW})
+    actions.update(failed, {"state": ActionState.FAILED, "ended_at": earlier})
+    assert actions.prune(NOW + timedelta(days=1)) == 2
+    # What is due follows from when it was last done, however long ago.
+    assert {a.id for a in actions.of_table("ods.a")} == {last, running}
 
 
 def test_sums_are_kept_from_one_process_to_the_next(db: Database) -> None:
