@@ -21,7 +21,16 @@ class LakehouseError(Exception):
 
 
 class ConfigurationError(LakehouseError):
-    """Something the user declared is wrong or missing; nothing was done."""
+    """Something the user declared is wrong or missing; nothing was done.
+
+    ``field`` leads to the setting that is meant, from the object that refused it: ``("uri",)``.
+    """
+
+    def __init__(
+        self, message: str, *, remedy: str | None = None, field: tuple[str | int, ...] = ()
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.field = field
 
 
 class MissingVariableError(ConfigurationError):

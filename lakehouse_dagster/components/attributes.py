@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 from dagster.components import DefsStateConfigArgs
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict, JsonValue
-from pydantic_core import PydanticCustomError
 
 from lakehouse_dagster.components.schema import without_alternatives
 from lakehouse_dagster.maintenance import spec as maintenance
@@ -21,9 +20,6 @@ Settings: TypeAlias = dict[str, bool | int | str]
 Part: TypeAlias = dict[str, bool | int | float | str] | bool | None
 """The settings of a part of a maintenance policy; true: as by default, false: not at all."""
 Texts: TypeAlias = str | list[str]
-
-_LATER = ("corrections", "cdc")
-"""Planned, so that whoever reads of them in the design gets more than "not permitted"."""
 
 
 class _Attributes(dg.Model):
@@ -205,19 +201,18 @@ class LakehouseAttributes(_Attributes):
     materialize_timeout: str = Field("10m", description="How long to wait for a new snapshot.")
     sensors_running: bool | str = Field(True, description="Turn the sensors on when loaded.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, attributes: Any) -> Any:
-        later = [name for name in _LATER if isinstance(attributes, dict) and name in attributes]
-        if later:
-            raise PydanticCustomError(
-                "not_supported_yet",
-                "{names} is not supported by this version of lakehouse-dagster: leave it out",
-                {"names": ", ".join(later)},
-            )
-        return attributes
-
     @classmethod
     def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The schema by which ``dg check yaml`` and editors look at a file."""
         return without_alternatives(super().model_json_schema(*args, **kwargs))
+
+
+class WrittenAttributes(dg.Model):
+    """Whatever stands in a file: what is wrong with it is told by us, who know file and line."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The schema of what should stand there."""
+        return LakehouseAttributes.model_json_schema(*args, **kwargs)

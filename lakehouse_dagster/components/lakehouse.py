@@ -22,9 +22,19 @@ from lakehouse_dagster.components.attributes import (
     SystemDatabaseAttributes,
     TableAttributes,
     Texts,
+    WrittenAttributes,
 )
-from lakehouse_dagster.components.places import about, here, with_line
+from lakehouse_dagster.components.places import (
+    FieldError,
+    about,
+    about_what_it_names,
+    here,
+    refuse_repeated,
+    report,
+    with_line,
+)
 from lakehouse_dagster.components.scaffolder import LakehouseScaffolder
+from lakehouse_dagster.components.wrong_types import wrong_types
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.lakehouse import Lakehouse, find_scripts
@@ -101,26 +111,34 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
     sensors_running: Annotated[bool, _as_written(templates.yes_or_no, bool | str)] = True
 
     @classmethod
-    def get_model_cls(cls) -> type[LakehouseAttributes]:
+    def get_model_cls(cls) -> type[WrittenAttributes]:
         """The schema of the attributes; stricter and better described than a derived one."""
-        return LakehouseAttributes
+        return WrittenAttributes
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> Self:
         """Make the component; what is wrong is told with file, line and field."""
-        if attributes is None:
-            raise ConfigurationError(
-                f"{cls.__name__} has no attributes.",
-                remedy="Give at least catalog, flink and scripts below attributes.",
-            )
-        said = attributes.model_dump(exclude_unset=True)
+        said = None if attributes is None else dict(attributes.model_extra or {})
         load = super().load
         return with_line(
-            lambda: load(attributes, context),
+            lambda: load(cls._checked(said, _folder(context)), context),
             component=cls.__name__,
             folder=_folder(context),
             attributes=said,
         )
+
+    @classmethod
+    def _checked(cls, said: dict[str, Any] | None, folder: Path) -> LakehouseAttributes:
+        """What is written, all of it of the right types."""
+        if said is None:
+            raise FieldError(
+                f"{cls.__name__} has no attributes.",
+                path=("attributes",),
+                remedy="Give at least catalog, flink and scripts below attributes.",
+            )
+        refuse_repeated(folder, cls.__name__, said)
+        report(wrong_types(LakehouseAttributes, said))
+        return LakehouseAttributes.model_validate(said)
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
@@ -180,16 +198,25 @@ class LakehouseComponent(dg.StateBackedComponent, dg.Resolvable):
     ) -> dg.Definitions:
         """The definitions, with the tables that were found at the last refresh."""
         folder = _folder(context)
-        with_line(lambda: self._require_files(folder), component=type(self).__name__, folder=folder)
-        return self.lakehouse(folder).definitions(
-            self.scripts,
-            start=self.start,
-            base_folder=folder,
-            sensors_running=self.sensors_running,
-            session=self.session,
-            sessions=self.sessions,
-            discovery=discovery.Discovery(state_path, partial(self._refresh, context.project_root)),
+        found = discovery.Discovery(state_path, partial(self._refresh, context.project_root))
+        return with_line(
+            lambda: self._definitions(folder, found),
+            component=type(self).__name__,
+            folder=folder,
         )
+
+    def _definitions(self, folder: Path, found: discovery.Discovery) -> dg.Definitions:
+        self._require_files(folder)
+        with about_what_it_names():
+            return self.lakehouse(folder).definitions(
+                self.scripts,
+                start=self.start,
+                base_folder=folder,
+                sensors_running=self.sensors_running,
+                session=self.session,
+                sessions=self.sessions,
+                discovery=found,
+            )
 
     def write_state_to_path(self, state_path: Path) -> None:
         """Look into the catalog; what was found before stays when it cannot be reached."""

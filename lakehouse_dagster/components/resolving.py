@@ -21,7 +21,7 @@ from lakehouse_dagster.components.attributes import (
     TableAttributes,
     Texts,
 )
-from lakehouse_dagster.components.places import FieldError, at, field, field_name
+from lakehouse_dagster.components.places import FieldError, at, each, field, field_name
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import BasicAuth, BearerAuth, FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
@@ -32,6 +32,7 @@ from lakehouse_dagster.streaming.spec import OtherCatalog, StartPolicy
 from lakehouse_dagster.streaming.table_settings import TableSettings
 from lakehouse_dagster.streaming.translator import LakehouseTranslator
 from lakehouse_dagster.system_db import SystemDatabase
+from lakehouse_dagster.system_db.database import holds_password
 
 _ALL = ("*",)
 
@@ -59,7 +60,7 @@ def other_catalogs(
     made = []
     for number, one in enumerate(written):
         place = at(context, number)
-        with field(place):
+        with each(place):
             prefix = key(at(place, "key_prefix"), one.key_prefix)
             made.append(OtherCatalog(catalog(place, one), prefix))
     return tuple(made)
@@ -111,10 +112,15 @@ def system_database(
     """Where jobs are remembered."""
     if written is None:
         return SystemDatabase()
-    return SystemDatabase(
-        templates.text(at(context, "url"), written.url),
-        templates.number(at(context, "busy_timeout_seconds"), written.busy_timeout_seconds),
-    )
+    waits = templates.number(at(context, "busy_timeout_seconds"), written.busy_timeout_seconds)
+    with field(at(context, "url")):
+        if holds_password(templates.without_variables(written.url)):
+            raise ConfigurationError(
+                "The URL of the system database holds a password.",
+                remedy="Keep secrets out of files: write "
+                '"postgresql://user:{{ env.NAME }}@host/database", or "{{ env.NAME }}" for all.',
+            )
+        return SystemDatabase(templates.text(at(context, "url"), written.url), waits)
 
 
 def start(context: dg.ResolutionContext, written: str) -> str:
@@ -147,15 +153,16 @@ def policy(kind: type[Any], context: dg.ResolutionContext, written: Settings) ->
     }
     values: dict[str, Any] = {}
     for name, value in written.items():
-        with field(at(context, name)):
+        with each(at(context, name)):
             if name not in kinds:
                 raise ConfigurationError(
                     f"{field_name(context)} has no setting {name}.",
                     remedy=f"Its settings are {', '.join(kinds)}.",
                 )
             as_text = partial(_as_text, value)
-            values[name] = read.get(kinds[name], as_text)(at(context, name), value)
-            kind(**{name: values[name]})
+            taken = read.get(kinds[name], as_text)(at(context, name), value)
+            kind(**{name: taken})
+            values[name] = taken
     return kind(**values)
 
 
@@ -167,7 +174,7 @@ def checks(context: dg.ResolutionContext, written: dict[str, Settings]) -> dict[
     """Bounds by table or pattern."""
     made: dict[str, CheckPolicy] = {}
     for table, bounds in written.items():
-        with field(at(context, table)):
+        with each(at(context, table)):
             made[table] = policy(CheckPolicy, at(context, table), bounds)
     return made
 
@@ -178,7 +185,7 @@ def tables(
     """How tables are shown, by name or pattern."""
     made: dict[str, TableSettings] = {}
     for name, said in written.items():
-        with field(at(context, name)):
+        with each(at(context, name)):
             made[name] = _table(at(context, name), said)
     return made
 

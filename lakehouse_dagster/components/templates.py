@@ -90,6 +90,14 @@ def secret(context: dg.ResolutionContext, written: str) -> str:
     return text(context, written)
 
 
+def without_variables(written: str) -> str:
+    """The text without the environment variables that are taken as they are: what it says itself.
+
+    The default of a variable stays, since it stands in the file.
+    """
+    return _ONE_VARIABLE.sub("", written)
+
+
 def whole_number(context: dg.ResolutionContext, written: int | str) -> int:
     """A whole number, or a template that gives one."""
     value = text(context, written) if isinstance(written, str) else written

@@ -67,6 +67,7 @@ class FlinkCluster:
                 raise ConfigurationError(
                     f"{setting} of cluster {self.name!r} is {getattr(self, setting)}.",
                     remedy="Give a positive number of seconds.",
+                    field=(setting,),
                 )
 
     def job_manager(self) -> JobManager:
@@ -94,10 +95,12 @@ def _checked_url(setting: str, url: str) -> str:
         raise ConfigurationError(
             f"{setting} holds a user name or password.",
             remedy="Leave them out of the address and give auth=BasicAuth(username, password).",
+            field=(setting,),
         )
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise ConfigurationError(
             f"{setting} is {url!r}, which is not the address of a REST API.",
             remedy="Give one such as 'http://host:8081'.",
+            field=(setting,),
         )
     return url.rstrip("/")

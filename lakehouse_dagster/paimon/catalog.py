@@ -49,7 +49,9 @@ class PaimonCatalog:
 
     def __post_init__(self) -> None:
         if not self.name.strip():
-            raise ConfigurationError("A Paimon catalog needs a name.", remedy="Write name: lake.")
+            raise ConfigurationError(
+                "A Paimon catalog needs a name.", remedy="Write name: lake.", field=("name",)
+            )
         metastore = metastore_named(self.metastore, self.name)
         object.__setattr__(self, "metastore", metastore.value)
         object.__setattr__(self, "options", dict(self.options))
@@ -60,6 +62,7 @@ class PaimonCatalog:
                 f"The options of the Paimon catalog {self.name} repeat {', '.join(repeated)}.",
                 remedy="Take them out of the options: warehouse, metastore and uri have places of "
                 "their own, and the type is always paimon.",
+                field=("options", repeated[0]),
             )
         check_metastore(metastore, self.name, self.uri, self.options)
 
@@ -120,11 +123,13 @@ def _warehouse(written: str, metastore: Metastore) -> str:
         raise ConfigurationError(
             "The warehouse of the Paimon catalog is empty.",
             remedy="Write the folder of the tables, such as /data/lake or s3://bucket/lake.",
+            field=("warehouse",),
         )
     if _URI_WITH_PASSWORD.match(written):
         raise ConfigurationError(
             "The warehouse of the Paimon catalog holds a password, which would be shown.",
             remedy="Take it out, and give the keys as options, such as s3.secret-key.",
+            field=("warehouse",),
         )
     if metastore is Metastore.REST:
         return written
@@ -142,5 +147,6 @@ def _absolute(warehouse: str) -> str:
             raise ConfigurationError(
                 f"The warehouse {warehouse} is not an absolute local path.",
                 remedy="Write file:///absolute/path.",
+                field=("warehouse",),
             )
     return f"file://{Path(path).expanduser().absolute()}"

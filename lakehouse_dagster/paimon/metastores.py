@@ -31,6 +31,7 @@ def metastore_named(written: str, catalog: str) -> Metastore:
         raise ConfigurationError(
             f"The Paimon catalog {catalog} has an unknown metastore {written!r}.",
             remedy=f"Write one of {known}, or leave it out for filesystem.",
+            field=("metastore",),
         ) from None
 
 
@@ -43,9 +44,16 @@ def check_metastore(
     """
     if uri is not None and not uri.strip():
         raise ConfigurationError(
-            f"The uri of the Paimon catalog {catalog} is empty.", remedy="Fill it in."
+            f"The uri of the Paimon catalog {catalog} is empty.",
+            remedy="Fill it in.",
+            field=("uri",),
         )
     _CHECKS[metastore](f"The Paimon catalog {catalog}", uri, options)
+
+
+def _where(uri: str | None) -> tuple[str, ...]:
+    """Which setting is wrong: the address, or what demands one where there is none."""
+    return ("metastore",) if uri is None else ("uri",)
 
 
 _LOCK_OPTIONS = re.compile(r"^lock([.-]|$)")
@@ -57,6 +65,7 @@ def _filesystem(who: str, uri: str | None, options: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"{who} has a uri, but the metastore filesystem has no server.",
             remedy="Write metastore: jdbc, rest or hive beside it, or take the uri out.",
+            field=("uri",),
         )
 
 
@@ -65,11 +74,13 @@ def _jdbc(who: str, uri: str | None, options: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"{who} has the metastore jdbc, but no uri that starts with jdbc:.",
             remedy="Write uri: jdbc:postgresql://host:5432/database.",
+            field=_where(uri),
         )
     if _JDBC_PASSWORD.search(uri):
         raise ConfigurationError(
             f"The uri of {who[0].lower()}{who[1:]} holds a password, which would be shown.",
             remedy="Give user and password as the options jdbc.user and jdbc.password.",
+            field=("uri",),
         )
 
 
@@ -78,6 +89,7 @@ def _rest(who: str, uri: str | None, options: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"{who} has the metastore rest, but no uri of its server.",
             remedy="Write uri: https://host/…, and the warehouse's name as warehouse.",
+            field=_where(uri),
         )
     provider = options.get("token.provider")
     if provider not in ("bear", "dlf"):
@@ -86,11 +98,13 @@ def _rest(who: str, uri: str | None, options: Mapping[str, str]) -> None:
             f"{'missing' if provider is None else 'neither bear nor dlf'}.",
             remedy="Write token.provider: bear with the option token, or token.provider: dlf with "
             "the options dlf.region, dlf.access-key-id and dlf.access-key-secret.",
+            field=("options", "token.provider"),
         )
     if provider == "bear" and "token" not in options:
         raise ConfigurationError(
             f"{who} has token.provider bear, but no token.",
             remedy="Give it as the option token, from an environment variable.",
+            field=("options", "token.provider"),
         )
     _refuse_lock(who, "rest", options)
 
@@ -101,11 +115,13 @@ def _hive(who: str, uri: str | None, options: Mapping[str, str]) -> None:
             f"{who} has the metastore hive, but no uri.",
             remedy="Write uri: thrift://host:9083, or the option hive-conf-dir with the folder of "
             "hive-site.xml on the Flink side.",
+            field=("metastore",),
         )
     if uri is not None and not uri.startswith("thrift://"):
         raise ConfigurationError(
             f"{who} has the metastore hive, but its uri does not start with thrift://.",
             remedy="Write uri: thrift://host:9083.",
+            field=("uri",),
         )
 
 
@@ -116,6 +132,7 @@ def _refuse_lock(who: str, metastore: str, options: Mapping[str, str]) -> None:
             f"{who} has the option {', '.join(locks)}, but with the metastore {metastore} the "
             "server commits, and nothing is locked.",
             remedy="Take it out.",
+            field=("options", locks[0]),
         )
 
 

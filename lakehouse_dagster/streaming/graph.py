@@ -114,7 +114,7 @@ class _GraphBuilder:
         specs = {node: translated(translator, self._data(node, keys[node])) for node in self.order}
         tables = {node: spec for node, spec in specs.items() if node in self.tables}
         outside = {node: specs[node] for node in sorted(self.outside)}
-        refuse_unusable_keys(tables, outside, translator)
+        refuse_unusable_keys(tables, outside, translator, self.options.settings)
         self._warn_of_idle_settings()
         final = {node: spec.key for node, spec in specs.items()}
         partitions = self._partitions(final)

@@ -42,6 +42,7 @@ def _dimension(written: object) -> Dimension:
         raise ConfigurationError(
             f"partitions has no field {', '.join(unknown)}.",
             remedy=f"Its fields are {', '.join(_FIELDS)}.",
+            field=(unknown[0],),
         )
     kinds = [
         kind

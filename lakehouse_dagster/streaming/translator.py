@@ -17,7 +17,7 @@ from lakehouse_dagster.streaming.names import (
     kind_name,
     output_name,
 )
-from lakehouse_dagster.streaming.table_settings import TableSettings
+from lakehouse_dagster.streaming.table_settings import TableSettings, fits
 
 
 class AssetRole(str, Enum):
@@ -148,6 +148,7 @@ def refuse_unusable_keys(
     tables: Mapping[str, dg.AssetSpec],
     outside: Mapping[str, dg.AssetSpec],
     translator: LakehouseTranslator,
+    settings: Mapping[str, TableSettings],
 ) -> None:
     """Raise ``ConfigurationError`` where two assets have one key, or Dagster cannot use a key."""
     named = _by(translator)
@@ -158,6 +159,7 @@ def refuse_unusable_keys(
             raise ConfigurationError(
                 f"{named} gives {other} and {name} the same asset key, {_shown(spec)}.",
                 remedy="Every asset needs a key of its own.",
+                field=_key_said(settings, name, other),
             )
     outputs: dict[str, str] = {}
     for name, spec in tables.items():
@@ -165,6 +167,7 @@ def refuse_unusable_keys(
             raise ConfigurationError(
                 f"{named} gives {name} the asset key {_shown(spec)}, which Dagster cannot use.",
                 remedy="Make its parts of letters, digits, '_', '-' and '.'.",
+                field=_key_said(settings, name),
             )
         other = outputs.setdefault(output_name(tuple(spec.key.path)), name)
         if other != name:
@@ -172,7 +175,17 @@ def refuse_unusable_keys(
                 f"{named} gives {other} and {name} the asset keys {_shown(tables[other])} and "
                 f"{_shown(spec)}, which are the same to Dagster where it names outputs.",
                 remedy="Let them differ in more than '-', '_', '.' and '/'.",
+                field=_key_said(settings, name, other),
             )
+
+
+def _key_said(settings: Mapping[str, TableSettings], *names: str) -> tuple[str, ...]:
+    """Where a project says the asset key of one of these, if it does."""
+    for name in names:
+        for pattern, said in settings.items():
+            if said.key is not None and (pattern == name or fits(name, pattern)):
+                return ("tables", pattern, "key")
+    return ()
 
 
 def _shown(spec: dg.AssetSpec) -> str:

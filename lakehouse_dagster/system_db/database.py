@@ -19,12 +19,41 @@ if TYPE_CHECKING:
     from lakehouse_dagster.system_db.engine import Database
 
 _PASSWORD = re.compile(r"^([A-Za-z0-9+._-]+://[^:@/]*):.*@")
+_WRITTEN_PASSWORD = re.compile(r"(?i)[a-z0-9+._-]+://[^:@/]*:[^@]+@|[?&](ssl)?password=[^&]")
+SUPPORTED_URLS = (
+    "Write sqlite:////absolute/path/to/lakehouse.db or postgresql://user@host/database."
+)
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*)=[^&]*")
 
 
 def masked_url(url: str) -> str:
     """A database URL that may be shown: its password is replaced by ``****``."""
     return _SECRET_PARAMETER.sub(r"\1=****", _PASSWORD.sub(r"\1:****@", url))
+
+
+def holds_password(text: str) -> bool:
+    """Whether there is a password in what is, or has within it, a database URL."""
+    return _WRITTEN_PASSWORD.search(text) is not None
+
+
+def check_url(url: str) -> None:
+    """Raise ``SystemDatabaseError`` unless it is the URL of a kind of database that we know."""
+    kind, found, _ = url.partition("://")
+    if not found:
+        # What is no URL may be a password.
+        shown = url.partition(":")[0]
+        raise SystemDatabaseError(f"{shown!r} is not a database URL.", remedy=SUPPORTED_URLS)
+    backend, _, driver = kind.partition("+")
+    if backend not in ("sqlite", "postgresql", "postgres"):
+        raise SystemDatabaseError(
+            f"The system database {masked_url(url)} is of a kind that is not supported.",
+            remedy=SUPPORTED_URLS,
+        )
+    if backend != "sqlite" and driver not in ("", "psycopg"):
+        raise SystemDatabaseError(
+            f"The system database {masked_url(url)} names a driver that is not supported.",
+            remedy="Write postgresql:// or postgresql+psycopg://.",
+        )
 
 
 def default_url() -> str:
@@ -61,6 +90,10 @@ class SystemDatabase:
 
     url: str | None = None
     busy_timeout_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.url is not None:
+            check_url(self.url)
 
     def __repr__(self) -> str:
         shown = None if self.url is None else masked_url(self.url)

@@ -15,8 +15,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from lakehouse_dagster.errors import SystemDatabaseError
 from lakehouse_dagster.system_db.changes import StateCache
-from lakehouse_dagster.system_db.database import masked_url
-from lakehouse_dagster.system_db.postgres import DRIVER, PostgresBackend
+from lakehouse_dagster.system_db.database import SUPPORTED_URLS, check_url, masked_url
+from lakehouse_dagster.system_db.postgres import PostgresBackend
 from lakehouse_dagster.system_db.sqlite import SqliteBackend
 
 
@@ -120,33 +120,20 @@ class Database:
 
 
 def _backend(url: str, busy_timeout_seconds: float) -> Backend:
-    parsed = _parse(url)
-    kind = parsed.get_backend_name()
-    if kind == "sqlite":
+    check_url(url)
+    if _parse(url).get_backend_name() == "sqlite":
         return SqliteBackend(url, busy_timeout_seconds)
-    if parsed.drivername in (DRIVER, "postgresql", "postgres"):
-        return PostgresBackend(url, busy_timeout_seconds)
-    shown = masked_url(url)
-    if kind == "postgresql":
-        raise SystemDatabaseError(
-            f"The system database {shown} names a driver that is not supported.",
-            remedy="Write postgresql:// or postgresql+psycopg://.",
-        )
-    raise SystemDatabaseError(
-        f"The system database {shown} is of a kind that is not supported.", remedy=_FORMS
-    )
-
-
-_FORMS = "Write sqlite:////absolute/path/to/lakehouse.db or postgresql://user@host/database."
+    return PostgresBackend(url, busy_timeout_seconds)
 
 
 def _parse(url: str) -> URL:
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
-        # The original error would show the URL with its password, and what is no URL may be one.
-        shown = masked_url(url) if "://" in url else url.partition(":")[0]
-        raise SystemDatabaseError(f"{shown!r} is not a database URL.", remedy=_FORMS) from None
+        # The original error would show the URL with its password.
+        raise SystemDatabaseError(
+            f"{masked_url(url)!r} is not a database URL.", remedy=SUPPORTED_URLS
+        ) from None
 
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -12,7 +12,6 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
-from pydantic import ValidationError
 
 import lakehouse_dagster
 from lakehouse_dagster import BasicAuth, BearerAuth, FlinkCluster, Lakehouse, PaimonCatalog
@@ -229,7 +228,7 @@ def test_half_an_authentication_is_refused(auth: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", ["cdc", "corrections"])
 def test_what_is_planned_is_said_not_to_be_supported_yet(name: str) -> None:
     attributes = {"catalog": CATALOG, "flink": FLINK, "scripts": "x.sql", name: {}}
-    with pytest.raises(ValidationError, match=f"{name} is not supported by this version"):
+    with pytest.raises(ConfigurationError, match=f"{name} is not supported by this version"):
         LakehouseComponent.from_attributes_dict(attributes=attributes)
 
 
