@@ -17,7 +17,7 @@ from tests.support.laboratory import TABLE, Laboratory
 
 __all__ = ["lab"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = [pytest.mark.flink]
 
 ROUNDS = 6
 

@@ -102,7 +102,6 @@ def face(lab: Laboratory) -> Iterator[Face]:
         yield Face(lab, instance)
 
 
-@pytest.mark.every_engine
 def test_what_the_sensor_finds_due_is_done_by_one_run_and_seen_on_the_asset(face: Face) -> None:
     rows = face.tables.rows(TABLE)
     (request,) = face.tick().run_requests
@@ -164,7 +163,6 @@ def interrupted_once_it_runs(face: Face) -> Iterator[list[str]]:
         thread.join()
 
 
-@pytest.mark.every_engine
 def test_cancelling_the_run_cancels_the_flink_job_and_says_so_on_the_asset(face: Face) -> None:
     rows = face.tables.rows(TABLE)
     (request,) = face.tick().run_requests

@@ -21,7 +21,7 @@ from tests.support.laboratory import TABLE, Laboratory, until
 
 __all__ = ["lab"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = [pytest.mark.flink]
 
 COMPACTOR = f"compact-{TABLE}"
 
@@ -33,6 +33,7 @@ def written(lab: Laboratory) -> Iterator[Written]:
     apply(made.runtime, [(COMPACTOR, verb("cancel"))], holder="test")
 
 
+@pytest.mark.every_engine
 def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     written: Written,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.support.laboratory import Laboratory
 
 __all__ = ["lab"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = [pytest.mark.flink]
 
 COMMITS = 7
 POLICY = MaintenancePolicy(TablePolicy(compact=CompactSpec(level0_files=5, small_files=5)))

@@ -22,7 +22,7 @@ from tests.support.laboratory import TABLE, Laboratory
 
 __all__ = ["lab"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = [pytest.mark.flink]
 
 COMPACTOR = f"compact-{TABLE}"
 
@@ -34,6 +34,7 @@ def written(lab: Laboratory) -> Iterator[Written]:
     apply(made.runtime, [(COMPACTOR, verb("cancel"))], holder="test")
 
 
+@pytest.mark.every_engine
 def test_a_running_table_is_rescaled_and_its_jobs_go_on_where_they_were(written: Written) -> None:
     lab = written.lab
     written.declare(bucket="1", **{"write-only": "true"})
@@ -83,6 +84,7 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
     assert (record.kind, record.state) == ("rescale", ActionState.FAILED)
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize(
     ("kind", "kept"), [("deletion-vectors.enabled=true", "y2"), ("merge-engine=first-row", "y0")]
 )

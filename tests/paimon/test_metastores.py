@@ -20,7 +20,7 @@ from lakehouse_dagster.streaming.stop import cancel
 from tests.support.catalogs import KINDS, CatalogCluster, CatalogServers, catalog_cluster
 from tests.support.laboratory import until
 
-pytestmark = [pytest.mark.flink, pytest.mark.services, pytest.mark.every_engine]
+pytestmark = [pytest.mark.flink, pytest.mark.services]
 
 BATCH = {"execution.runtime-mode": "batch", "table.dml-sync": "true"}
 COPY = """\
@@ -79,6 +79,7 @@ def _tables(reader: CatalogReader, database: str) -> list[str]:
     return [table for table in reader.tables() if table.startswith(f"{database}.")]
 
 
+@pytest.mark.every_engine
 def test_what_flink_writes_is_listed_and_read(
     flink: Session, catalog: PaimonCatalog, database: str
 ) -> None:

@@ -18,7 +18,7 @@ from lakehouse_dagster.sql.dialect import Flink
 from tests.conftest import RunningFlink
 from tests.sql.samples import DECLARATIONS, INSERTS, SETS
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = [pytest.mark.flink]
 
 
 def rewritten(sql: str) -> str:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from lakehouse_dagster.errors import SqlExecutionError
 from lakehouse_dagster.flink import FlinkCluster, quoting
+from lakehouse_dagster.local.engines import DEFAULT_ENGINE
 from lakehouse_dagster.sql.lineage import query_lineage
 from lakehouse_dagster.sql.model import Certainty, ColumnOrigin
 from tests.conftest import RunningFlink
@@ -23,6 +24,8 @@ from tests.support.compiled_plan import Made, Planner, lineage
 pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
 
 STATEMENTS = 200
+FEWER_STATEMENTS = 40
+"""On the engines other than the default: the plans differ little."""
 ALIKE = 2
 """How many statements of the same make-up may count."""
 
@@ -100,13 +103,16 @@ def explained(query: str, planner: Planner) -> set[Rule]:
     return rules
 
 
-def test_generated_statements_have_the_lineage_of_the_compiled_plan(planner: Planner) -> None:
+def test_generated_statements_have_the_lineage_of_the_compiled_plan(
+    planner: Planner, flink_engine: str
+) -> None:
+    statements = STATEMENTS if flink_engine == DEFAULT_ENGINE else FEWER_STATEMENTS
     made_up: Counter[tuple[str, ...]] = Counter()
     outcome: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
 
     @settings(
-        max_examples=STATEMENTS,
+        max_examples=statements,
         derandomize=True,
         database=None,
         deadline=None,
@@ -128,9 +134,9 @@ def test_generated_statements_have_the_lineage_of_the_compiled_plan(planner: Pla
 
     compare()
     print(f"{made_up.total()} statements, {len(made_up)} make-ups: {dict(outcome)}; {dict(kinds)}")
-    assert made_up.total() >= STATEMENTS
-    assert outcome["equal"] >= STATEMENTS * 0.85
-    assert len(kinds) == 18
+    assert made_up.total() >= statements
+    assert outcome["equal"] >= statements * 0.85
+    assert len(kinds) == 18 or statements < STATEMENTS
 
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in FLINK_REFUSES])
