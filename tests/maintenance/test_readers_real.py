@@ -36,7 +36,7 @@ INSERT INTO m.read SELECT id FROM m.written {options};
 """
 SLOWLY = "/*+ OPTIONS('continuous.discovery-interval' = '100 ms') */ WHERE {slow} IS NOT NULL"
 # Some hundredths of a second for each row: splits are read one after the other.
-SLOW = "SHA512(REPEAT(SHA512(REPEAT(CAST(id AS STRING), 200000)), 60000))"
+SLOW = "SHA512(REPEAT(SHA512(REPEAT(CAST(id AS STRING), 200000)), 30000))"
 
 
 class Reading:
@@ -85,14 +85,14 @@ def test_a_stopped_reader_with_unread_splits_keeps_their_snapshot_and_loses_noth
         "CREATE TABLE IF NOT EXISTS m.written (id INT, part INT) PARTITIONED BY (part) "
         "WITH ('bucket' = '-1', 'write-only' = 'true')"
     )
-    reading.write(3, 40, 0)
+    reading.write(3, 25, 0)
     reading.start()
     until(lambda: reading.ids() or None, "the first rows")
     lab.stop(reading.runtime, job=reading.name)
     read = len(reading.ids())
-    assert 0 < read < 120, "the reader is to be stopped while splits are pending"
+    assert 0 < read < 75, "the reader is to be stopped while splits are pending"
     assert reading.needed() == 3
-    reading.write(6, 1, 120)
+    reading.write(6, 1, 75)
     # By hand: nothing but the snapshots tells that the files of the third are still needed.
     reading.tables.run("CALL sys.compact(`table` => 'm.written', compact_strategy => 'full')")
     reading.expire()
@@ -101,8 +101,8 @@ def test_a_stopped_reader_with_unread_splits_keeps_their_snapshot_and_loses_noth
     (decision,) = look(reading.keeper, EXPIRING, ["m.written"])[0]
     assert f"streaming job {reading.name} (needs snapshot 3)" in decision.held_back[0]
     reading.start()
-    until(lambda: len(reading.ids()) == 126 or None, "all rows")
-    assert reading.ids() == Counter(range(126))
+    until(lambda: len(reading.ids()) == 81 or None, "all rows", seconds=120)
+    assert reading.ids() == Counter(range(81))
     until(lambda: (reading.needed() or 0) > 10 or None, "the reader has caught up")
     reading.expire()
     assert reading.tables.facts("m.written").oldest_snapshot_id == 10
@@ -123,7 +123,7 @@ def test_expiry_beside_a_running_reader_loses_nothing(lab: Laboratory) -> None:
         reading.expire()
         oldest = reading.tables.facts("m.written").oldest_snapshot_id or 0
         assert needed is None or oldest <= needed
-    until(lambda: len(reading.ids()) == 90 or None, "all rows")
+    until(lambda: len(reading.ids()) == 90 or None, "all rows", seconds=120)
     assert reading.ids() == Counter(range(90))
     assert lab.checkpoints(job).restored_count == 0
     assert ActionKind.EXPIRE_SNAPSHOTS.value in {
