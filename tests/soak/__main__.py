@@ -1,4 +1,4 @@
-"""``python -m tests.soak``: maintenance beside writers, with kills (``docs/chaos.md``)."""
+"""``python -m tests.soak``: maintenance beside writers, with kills (see ``docs``)."""
 
 from __future__ import annotations
 

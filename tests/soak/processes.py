@@ -6,9 +6,11 @@ import logging
 import time
 import traceback
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from lakehouse_dagster.errors import LakehouseError
+from lakehouse_dagster.maintenance import case
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.maintain import maintain
 from lakehouse_dagster.streaming.runtime import this_process, utc_now
@@ -64,7 +66,10 @@ def _supervise(place: Place, stop_file: str) -> None:
 
 
 def _maintain(place: Place, stop_file: str) -> None:
+    """What fails, or whose process is killed, is tried again soon, not after five minutes."""
     _logging()
+    case._FIRST_BACKOFF = timedelta(seconds=10)
+    case._LONGEST_BACKOFF = timedelta(seconds=30)
     keeper = Keeper(place.runtime())
     while not Path(stop_file).exists():
         try:
