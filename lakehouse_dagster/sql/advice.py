@@ -9,7 +9,7 @@ run with checkpoints every one to two minutes and about 1 GB a bucket.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakehouse_dagster.sql.model import (
@@ -127,7 +127,8 @@ def advise(project: Project) -> tuple[Problem, ...]:
 
 
 def _on_jobs(project: Project) -> Iterator[Problem]:
-    scripts = {script.path: script for script in project.scripts}
+    intervals = {script.path: _intervals(script) for script in project.scripts}
+    told: set[Location | str] = set()
     for job in project.jobs:
         if not job.name_is_explicit:
             yield _advice(
@@ -135,36 +136,50 @@ def _on_jobs(project: Project) -> Iterator[Problem]:
                 f"The job has no name of its own; {job.name!r} is made of the file's.",
                 "SET 'pipeline.name' before it, so that it keeps its name when files move.",
             )
-        yield from _on_checkpoints(job, scripts.get(job.location.path))
+        yield from _on_checkpoints(job, intervals.get(job.location.path, ()), told)
 
 
-def _on_checkpoints(job: JobDefinition, script: Script | None) -> Iterator[Problem]:
+def _on_checkpoints(
+    job: JobDefinition, intervals: Sequence[Statement], told: set[Location | str]
+) -> Iterator[Problem]:
+    """Advice on what sets the interval of a job's checkpoints, or on its file where nothing does.
+
+    Args:
+        intervals: The statements of its file that set it.
+        told: What was told of before; what is told of now is added.
+    """
     value = job.settings.get(_INTERVAL)
     if value is None:
-        yield _advice(
-            job.statement,
-            f"Nothing sets {_INTERVAL}: without checkpoints Paimon never commits, unless the "
-            "cluster has a default.",
-            f"SET '{_INTERVAL}' = '1 min' before it.",
-        )
+        if job.location.path not in told:
+            told.add(job.location.path)
+            yield _advice(
+                job.statement,
+                f"Nothing sets {_INTERVAL}: without checkpoints Paimon never commits, unless the "
+                "cluster has a default.",
+                f"SET '{_INTERVAL}' = '1 min' before it.",
+            )
         return
-    at = _set_before(job, script, _INTERVAL)
     found = _outside(_INTERVAL, value, _seconds(value), _CHECKPOINT_RULE)
-    if found is not None:
-        yield _advice(at or job.statement, *found)
+    if found is None:
+        return
+    before = [s for s in intervals if _place(s.location) < _place(job.location)]
+    at = before[-1] if before else job.statement
+    if at.location not in told:
+        told.add(at.location)
+        yield _advice(at, *found)
 
 
-def _set_before(job: JobDefinition, script: Script | None, key: str) -> Statement | None:
-    """The last SET of the option before the job."""
-    before = [
+def _intervals(script: Script) -> list[Statement]:
+    return [
         statement
-        for statement in (script.statements if script is not None else ())
+        for statement in script.statements
         if statement.kind is StatementKind.SET
-        and (statement.location.line, statement.location.column)
-        < (job.location.line, job.location.column)
-        and (parse_set(statement.text) or ("",))[0] == key
+        and (parse_set(statement.text) or ("",))[0] == _INTERVAL
     ]
-    return before[-1] if before else None
+
+
+def _place(location: Location) -> tuple[int, int]:
+    return location.line, location.column
 
 
 # tables
@@ -254,15 +269,15 @@ def _on_writers(project: Project) -> Iterator[Problem]:
 
 def _by_table(
     pairs: Iterable[tuple[JobDefinition, tuple[TableName, ...]]],
-) -> Mapping[TableName, tuple[JobDefinition, ...]]:
-    found: dict[TableName, tuple[JobDefinition, ...]] = {}
+) -> Mapping[TableName, Sequence[JobDefinition]]:
+    found: dict[TableName, list[JobDefinition]] = {}
     for job, tables in pairs:
         for table in tables:
-            found[table] = (*found.get(table, ()), job)
+            found.setdefault(table, []).append(job)
     return found
 
 
-def _named(jobs: tuple[JobDefinition, ...]) -> str:
+def _named(jobs: Sequence[JobDefinition]) -> str:
     names = [job.name for job in jobs]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 

@@ -3,6 +3,8 @@
 A reading holds most of its objects many times over: every job holds the whole session before it.
 So objects are told by class and field, ``{"Column": [[names…], [types…], …], …}``, and an object
 within another by its number. Classes come after those that they hold; what was packed is the last.
+A long tuple of objects that begins with the last long one of its field, as the sessions of a
+script's jobs do, is told by that one's length as a negative number and by what comes after it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ Packed: typing.TypeAlias = dict[str, list[list[Any]]]
 _Objects: typing.TypeAlias = dict[type, list[Any]]
 _Unpacks: typing.TypeAlias = Callable[[list[Any], _Objects], Iterable[Any]]
 _SCALARS = (str, int, float, bool)
+_LONG = 32
 
 
 def pack(value: Any) -> Packed:
@@ -50,6 +53,7 @@ class _Packer:
         self.columns: dict[type, list[list[Any]]] = {}
         self._met: dict[int, int] = {}
         self._known: dict[type, dict[tuple[Any, ...], int]] = {}
+        self.last_long: dict[tuple[Any, str], tuple[Any, ...]] = {}
 
     def number(self, value: Any) -> int:
         # What is packed holds all of it meanwhile: no two objects get one id.
@@ -101,10 +105,10 @@ def _may_be_equal(kind: Any) -> bool:
 
 @cache
 def _packs(kind: Any) -> list[tuple[str, Callable[[Any, _Packer], Any]]]:
-    return [(name, _packs_field(_without_none(hint))) for name, hint in _hints(kind).items()]
+    return [(n, _packs_field(_without_none(hint), (kind, n))) for n, hint in _hints(kind).items()]
 
 
-def _packs_field(hint: Any) -> Callable[[Any, _Packer], Any]:
+def _packs_field(hint: Any, field: tuple[Any, str]) -> Callable[[Any, _Packer], Any]:
     if is_dataclass(hint):
         return lambda value, packer: None if value is None else packer.number(value)
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -114,7 +118,18 @@ def _packs_field(hint: Any) -> Callable[[Any, _Packer], Any]:
         def pack_all(value: Any, packer: _Packer) -> Any:
             return None if value is None else tuple([packer.number(one) for one in value])
 
-        return pack_all
+        def pack_rest(value: Any, packer: _Packer) -> Any:
+            if value is None or len(value) < _LONG:
+                return pack_all(value, packer)
+            last = packer.last_long.get(field, ())
+            packer.last_long[field] = value
+            # The same objects: comparing them is quick.
+            if not last or value[: len(last)] != last:
+                return pack_all(value, packer)
+            return (-len(last), *pack_all(value[len(last) :], packer))
+
+        # A row that is looked up must look alike wherever it stands.
+        return pack_all if _may_be_equal(field[0]) else pack_rest
     if _is_mapping(hint):
         return lambda value, packer: None if value is None else dict(value)
     return lambda value, packer: value
@@ -150,7 +165,16 @@ def _unpacks_field(hint: Any) -> _Unpacks:
 def _tuples_of(kind: type) -> _Unpacks:
     def tuples(column: list[Any], objects: _Objects) -> Iterable[Any]:
         known = objects[kind].__getitem__
-        return [None if numbers is None else tuple(map(known, numbers)) for numbers in column]
+        last_long: tuple[Any, ...] = ()
+        for numbers in column:
+            if numbers is None:
+                yield None
+                continue
+            goes_on = bool(numbers) and numbers[0] < 0
+            found = tuple(map(known, numbers[1:] if goes_on else numbers))
+            found = last_long + found if goes_on else found
+            last_long = found if len(found) >= _LONG else last_long
+            yield found
 
     return tuples
 

@@ -66,7 +66,7 @@ def several_writers(
 
 
 def cycles(jobs: Sequence[JobDefinition]) -> Iterator[Problem]:
-    """Jobs that read what they write, directly or by way of others: once for each cycle."""
+    """Jobs that read what they write, directly or by way of others: each table in one cycle."""
     upstream: dict[TableName, dict[TableName, JobDefinition]] = {}
     for job in jobs:
         if job.reads_itself:
@@ -80,34 +80,79 @@ def cycles(jobs: Sequence[JobDefinition]) -> Iterator[Problem]:
         for flow in job.flows:
             if flow.sink is not None:
                 upstream.setdefault(flow.sink, {}).update(dict.fromkeys(flow.reads, job))
-    told: set[frozenset[TableName]] = set()
+    told: set[TableName] = set()
+    for start, circle in _in_circles(upstream).items():
+        if start in told:
+            continue
+        cycle = _cycle_through(start, upstream, circle)
+        told.update(cycle)
+        job = upstream[cycle[0]][cycle[1]]
+        names = " <- ".join(name.key for name in (*cycle, cycle[0]))
+        yield _warning(
+            job,
+            f"Tables are made from each other: {names}.",
+            "One of these dependencies is left out of the asset graph.",
+        )
+
+
+_Upstream = Mapping[TableName, Mapping[TableName, JobDefinition]]
+
+
+def _in_circles(upstream: _Upstream) -> dict[TableName, frozenset[TableName]]:
+    """Each table that is made from itself by way of others, with all that it is in circles with.
+
+    Tarjan's strongly connected components, without recursion: chains may be thousands long.
+    """
+    found: dict[TableName, frozenset[TableName]] = {}
+    order: dict[TableName, int] = {}
+    lowest: dict[TableName, int] = {}
+    open_: dict[TableName, None] = {}
     for start in upstream:
-        cycle = _cycle_through(start, upstream)
-        if cycle and frozenset(cycle) not in told:
-            told.add(frozenset(cycle))
-            job = upstream[cycle[0]][cycle[1 % len(cycle)]]
-            names = " <- ".join(name.key for name in (*cycle, cycle[0]))
-            yield _warning(
-                job,
-                f"Tables are made from each other: {names}.",
-                "One of these dependencies is left out of the asset graph.",
-            )
+        if start in order:
+            continue
+        order[start] = lowest[start] = len(order)
+        open_[start] = None
+        way = [(start, iter(upstream[start]))]
+        while way:
+            table, above = way[-1]
+            following = next(above, None)
+            if following is None:
+                way.pop()
+                if way:
+                    below = way[-1][0]
+                    lowest[below] = min(lowest[below], lowest[table])
+                if lowest[table] == order[table]:
+                    circle = [open_.popitem()[0]]
+                    while circle[-1] != table:
+                        circle.append(open_.popitem()[0])
+                    if len(circle) > 1:
+                        found |= dict.fromkeys(circle, frozenset(circle))
+            elif following not in order:
+                order[following] = lowest[following] = len(order)
+                open_[following] = None
+                way.append((following, iter(upstream.get(following, ()))))
+            elif following in open_:
+                lowest[table] = min(lowest[table], order[following])
+    return {table: found[table] for table in upstream if table in found}
 
 
 def _cycle_through(
-    start: TableName, upstream: Mapping[TableName, Mapping[TableName, JobDefinition]]
+    start: TableName, upstream: _Upstream, circle: frozenset[TableName]
 ) -> tuple[TableName, ...]:
-    """The shortest way from a table upstream back to it, empty if there is none."""
-    ways: dict[TableName, tuple[TableName, ...]] = {start: (start,)}
+    """The shortest way from a table upstream back to it, within its circle."""
+    below: dict[TableName, TableName] = {}
     waiting = [start]
     for table in waiting:
-        for above in upstream.get(table, ()):
+        for above in upstream[table]:
             if above == start and table != start:
-                return ways[table]
-            if above not in ways:
-                ways[above] = (*ways[table], above)
+                cycle = [table]
+                while cycle[-1] != start:
+                    cycle.append(below[cycle[-1]])
+                return tuple(reversed(cycle))
+            if above in circle and above not in below and above != start:
+                below[above] = table
                 waiting.append(above)
-    return ()
+    raise AssertionError("A circle leads back to where it began.")
 
 
 def missing_variables(scripts: Iterable[Script], known: frozenset[str]) -> Iterator[Problem]:

@@ -209,3 +209,13 @@ def test_sources_that_another_script_only_writes_are_none() -> None:
         session=["i.sql"],
     )
     assert [source.asset_key for source in found.sources] == [("kafka", "in")]
+
+
+def test_a_chain_of_thousands_of_tables_ends_and_only_what_is_in_a_circle_is_told_of() -> None:
+    script = "".join(f"CREATE TABLE ods.t{n} (i INT);\n" for n in range(600))
+    script += "".join(f"INSERT INTO ods.t{n} SELECT i FROM ods.t{n + 1};\n" for n in range(599))
+    script += "INSERT INTO ods.t599 SELECT i FROM ods.t598;\n"
+    circles = [t for t in told(one(script)) if "made from each other" in t]
+    assert circles == [
+        "s.sql:1199:1 Tables are made from each other: ods.t598 <- ods.t599 <- ods.t598."
+    ]
