@@ -38,8 +38,8 @@ def load_project(module: str | None, lakehouse_name: str | None = None) -> Loade
     Raises ``ConfigurationError`` when there is no module, it cannot be imported, it holds no
     lakehouse, or several and none was named.
     """
-    names = (module,) if module else default_modules()
     add_working_folder()
+    names = (module,) if module else default_modules()
     found: dict[int, LoadedLakehouse] = {}
     for name in names:
         with _naming(name):
@@ -107,10 +107,15 @@ def _place(error: Exception) -> str:
 
 
 def add_working_folder() -> None:
-    """Let modules of the working folder be imported, as Dagster's own commands do."""
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    """Let modules of the working folder be imported, as Dagster's own commands do.
+
+    ``dg`` takes those of a project from its folder ``src``, if there is one, installed or not.
+    """
+    here = Path.cwd()
+    source = here / "src"
+    for folder in (here, source) if _dg_project() and source.is_dir() else (here,):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
 
 
 def default_modules() -> tuple[str, ...]:
@@ -119,9 +124,7 @@ def default_modules() -> tuple[str, ...]:
     In the order of ``dagster._core.workspace.load_target``: ``[tool.dagster]`` ``module_name`` or
     ``modules``, then ``[tool.dg.project]``.
     """
-    path = Path("pyproject.toml")
-    tool = _read_toml(path).get("tool", {}) if path.exists() else {}
-    dagster, project = tool.get("dagster", {}), tool.get("dg", {}).get("project", {})
+    dagster, project = _tool().get("dagster", {}), _dg_project()
     if "module_name" in dagster:
         return (str(dagster["module_name"]),)
     if dagster.get("modules"):
@@ -130,10 +133,26 @@ def default_modules() -> tuple[str, ...]:
         return (str(project["code_location_target_module"]),)
     if "root_module" in project:
         return (f"{project['root_module']}.definitions",)
+    file = Path.cwd() / "pyproject.toml"
+    if not file.exists():
+        raise ConfigurationError(
+            f"There is no pyproject.toml in {file.parent}, which would name a Dagster module.",
+            remedy="Go to the project's folder, or name the module with -m.",
+        )
     raise ConfigurationError(
-        f"No Dagster module is named in {Path.cwd() / 'pyproject.toml'}.",
+        f"No Dagster module is named in {file}.",
         remedy='Write [tool.dagster] module_name = "…" there, or name the module with -m.',
     )
+
+
+def _dg_project() -> dict[str, Any]:
+    """What ``[tool.dg.project]`` says, if it is a project of ``dg``."""
+    return dict(_tool().get("dg", {}).get("project", {}))
+
+
+def _tool() -> dict[str, Any]:
+    path = Path("pyproject.toml")
+    return dict(_read_toml(path).get("tool", {})) if path.exists() else {}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

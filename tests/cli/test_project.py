@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -38,18 +39,36 @@ def test_the_module_is_the_one_that_dagster_would_load(
     assert default_modules() == modules
 
 
-@pytest.mark.parametrize("toml", [None, "", "[tool.ruff]\n", "[tool.dagster]\n"])
+@pytest.mark.parametrize("toml", ["", "[tool.ruff]\n", "[tool.dagster]\n"])
 def test_without_a_named_module_the_error_says_where_to_name_it(
-    project: Project, toml: str | None
+    project: Project, toml: str
 ) -> None:
-    if toml is not None:
-        project.write("pyproject.toml", toml)
+    project.write("pyproject.toml", toml)
     said = project.run("status")
     assert (said.code, said.out) == (1, "")
     assert said.err == (
         f"Error: No Dagster module is named in {project.folder}/pyproject.toml. "
         'Write [tool.dagster] module_name = "…" there, or name the module with -m.\n'
     )
+
+
+def test_where_there_is_no_pyproject_it_is_said_that_there_is_none(project: Project) -> None:
+    said = project.run("status")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        f"Error: There is no pyproject.toml in {project.folder}, which would name a Dagster "
+        "module. Go to the project's folder, or name the module with -m.\n"
+    )
+
+
+def test_a_dg_project_is_found_in_its_folder_src_without_being_installed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    project.write("pyproject.toml", '[tool.dg.project]\nroot_module = "below_src"')
+    project.write("src/below_src/__init__.py", "")
+    project.module("src/below_src/definitions.py")
+    assert sorted(load_project(None).runtime.jobs) == ["orders", "sales"]
 
 
 def test_a_broken_pyproject_is_named(project: Project) -> None:

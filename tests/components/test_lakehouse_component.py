@@ -16,6 +16,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 import lakehouse_dagster
 from lakehouse_dagster import BasicAuth, BearerAuth, FlinkCluster, Lakehouse, PaimonCatalog
 from lakehouse_dagster.components import LakehouseComponent
+from lakehouse_dagster.errors import ConfigurationError
 
 SCRIPT = """
 CREATE TABLE ods.orders (id BIGINT, PRIMARY KEY (id) NOT ENFORCED);
