@@ -5,7 +5,11 @@ FAULTS ?= 33
 MINUTES ?= 10
 SEED ?= 1
 ENGINE ?= flink-2.0
-WITHOUT_SERVERS := not flink and not services and not dagster and not browser and not chaos
+ALONE := chaos or browser or dagster
+WITHOUT_SERVERS := not flink and not services and not ($(ALONE))
+# pytest's exit code 5: PYTEST_ARGS choose none of these.
+PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
+NONE_CHOSEN = || [ $$? = 5 ]
 
 .PHONY: help setup demo test check format bench chaos soak clean
 
@@ -31,9 +35,11 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m lakehouse_dagster.local.fetch flink-2.0 flink-1.20
-	@# What starts no servers shares the cores; what does goes one after the other. 5: none chosen.
-	$(BIN)/python -m pytest -n auto -m "$(WITHOUT_SERVERS)" $(PYTEST_ARGS) || [ $$? = 5 ]
-	$(BIN)/python -m pytest -m "not ($(WITHOUT_SERVERS))" $(PYTEST_ARGS) || [ $$? = 5 ]
+	@# Two at a time, each with a cluster of its own; what kills processes or opens pages, alone.
+	$(PYTEST) -n auto -m "$(WITHOUT_SERVERS)" $(NONE_CHOSEN)
+	LAKEHOUSE_TEST_ENGINE=flink-2.0 $(PYTEST) -n 2 --dist loadfile -m "(flink or services) and not ($(ALONE))" $(NONE_CHOSEN)
+	LAKEHOUSE_TEST_ENGINE=flink-1.20 $(PYTEST) -n 2 --dist loadfile -m "every_engine and not ($(ALONE))" $(NONE_CHOSEN)
+	$(PYTEST) -m "$(ALONE)" $(NONE_CHOSEN)
 
 check: setup
 	$(BIN)/ruff check .
