@@ -101,7 +101,7 @@ class KeptReading:
                     found[n] = self._unanswered[units[n]] = told_one
                     continue
                 found[n] = unpack(kind, told_one["read"])
-                if not told_one["holds_secret"]:
+                if told_one["may_be_kept"]:
                     key = _key(first_keys[n], told_one["asked"], externals)
                     if self._cache.put(key, told_one["read"], never=secrets):
                         self._cache.put(first_keys[n], told_one["asked"])

@@ -39,6 +39,7 @@ from lakehouse_dagster.sql.start import (
 )
 from lakehouse_dagster.sql.statements import is_closed_set, members, without_members
 from lakehouse_dagster.sql.unit import (
+    Deadline,
     Declarations,
     Externals,
     Reading,
@@ -53,24 +54,34 @@ _JOBS = (StatementKind.INSERT, StatementKind.STATEMENT_SET)
 
 
 def read_declarations(
-    unit: Unit, context: ReadingContext, externals: Externals | None = None
+    unit: Unit,
+    context: ReadingContext,
+    externals: Externals | None = None,
+    until: Deadline | None = None,
 ) -> Declarations:
     """Read what a unit declares for others: the first pass, which leaves jobs out.
 
     Args:
         externals: What other units declare, as far as that is known.
+        until: When to stop; then it is ``is_over``.
     """
-    reader = _UnitReader(unit, context, externals or Externals(), with_jobs=False)
+    reader = _UnitReader(unit, context, externals or Externals(), until, with_jobs=False)
     reader.read()
     return Declarations(reader.declared(), reader.elsewhere.asked)
 
 
-def read_jobs(unit: Unit, context: ReadingContext, externals: Externals) -> Reading:
+def read_jobs(
+    unit: Unit, context: ReadingContext, externals: Externals, until: Deadline | None = None
+) -> Reading:
     """Read a unit with what others declare at hand: the second pass.
 
     Whatever the files hold, this returns: what cannot be used is a ``Problem`` with its place.
+
+    Args:
+        until: When to stop; then it is ``is_over``, and what comes after the last statement read
+            is a problem.
     """
-    reader = _UnitReader(unit, context, externals, with_jobs=True)
+    reader = _UnitReader(unit, context, externals, until, with_jobs=True)
     return Reading(tuple(reader.read()), reader.elsewhere.asked)
 
 
@@ -98,8 +109,15 @@ class _UnitReader:
     """Reads one unit; use once."""
 
     def __init__(
-        self, unit: Unit, context: ReadingContext, externals: Externals, *, with_jobs: bool
+        self,
+        unit: Unit,
+        context: ReadingContext,
+        externals: Externals,
+        until: Deadline | None,
+        *,
+        with_jobs: bool,
     ) -> None:
+        self._until = until or Deadline()
         self._unit = unit
         self._context = context
         self._with_jobs = with_jobs
@@ -186,6 +204,14 @@ class _UnitReader:
         self._declare.found = found = Found()
         self._jobs.found = []
         for statement in statements:
+            if self._until.check():
+                self._report(
+                    statement,
+                    Severity.ERROR,
+                    "Reading takes too long: nothing is known of the file from here on.",
+                    "Split the file, or leave it out of the scripts.",
+                )
+                break
             if self._with_jobs and statement.text:
                 self._report.add(*literal_secrets(statement))
             self._read_statement(statement)

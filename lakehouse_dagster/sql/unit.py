@@ -7,8 +7,10 @@ is plain data, so that a unit can be read in another process and what comes out 
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -156,6 +158,20 @@ class Reading:
 
     scripts: tuple[Script, ...]
     asked: Asked
+
+
+@dataclass
+class Deadline:
+    """Until when a unit is read, in seconds of this process's processor time."""
+
+    cpu_seconds: float = math.inf
+    is_over: bool = False
+    """Whether it came before all was read."""
+
+    def check(self) -> bool:
+        """Whether there is no more time; from then on ``is_over``."""
+        self.is_over = self.is_over or time.process_time() > self.cpu_seconds
+        return self.is_over
 
 
 def normalized(text: str) -> str:

@@ -75,12 +75,15 @@ def main(memory_bytes: int) -> None:
         if question is None:
             return
         # Whoever asks stops waiting first and kills this process; unless it was killed itself.
-        signal.setitimer(signal.ITIMER_REAL, question["seconds"] + _GRACE_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, question["wall_seconds"] + _GRACE_SECONDS)
+        # The processor's time of this process; when it is over the signal ends it.
+        signal.setitimer(signal.ITIMER_PROF, question["seconds"])
         try:
             if "setting" in question:
                 doing = tasks.Tasks(question["setting"])
                 answer = None
             else:
+                doing.cpu_seconds = question["seconds"]
                 answer = doing.run(question["task"], question["unit"])
             write_frame(answers, {"answer": answer})
         except MemoryError:
@@ -117,6 +120,7 @@ def _bound(memory_bytes: int) -> None:
     # Control-C reaches the whole group of processes; whoever asks decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     for limit, value in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CORE, 0)):
         try:
             hard = resource.getrlimit(limit)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -34,8 +35,11 @@ class Limits:
     """What reading one script may take."""
 
     seconds: float = 30.0
+    """Of a processor's time: that other processes are busy too makes no script unreadable."""
     seconds_per_mib: float = 60.0
     """Further seconds for each MiB of text."""
+    wall_factor: float = 10.0
+    """How many times as long may go by on the clock."""
     memory_bytes: int = 1536 * MIB
     answer_bytes: int = 256 * MIB
 
@@ -163,7 +167,12 @@ class _Worker:
     def answer(self, question: Question, setting: Any) -> Any | Unanswered:
         """The answer, which the setting decides as well."""
         seconds = self._limits.seconds_for(question.characters)
-        asked = {"task": question.task, "unit": question.unit, "seconds": seconds}
+        asked = {
+            "task": question.task,
+            "unit": question.unit,
+            "seconds": seconds,
+            "wall_seconds": seconds * self._limits.wall_factor,
+        }
         for _ in range(2):
             # A process that ended may have been ended from outside: its successor is asked again.
             try:
@@ -195,10 +204,14 @@ class _Worker:
     def _exchange(self, question: dict[str, Any], setting: Any) -> dict[str, Any]:
         process = self._running()
         if self._setting is not setting:
-            told = {"setting": setting, "seconds": _START_SECONDS}
+            told = {
+                "setting": setting,
+                "seconds": _START_SECONDS,
+                "wall_seconds": _START_SECONDS,
+            }
             self._within(_START_SECONDS, process, told)
             self._setting = setting
-        return self._within(question["seconds"], process, question)
+        return self._within(question["wall_seconds"], process, question)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None:
@@ -240,7 +253,8 @@ class _Worker:
         finally:
             timer.cancel()
         if not isinstance(told, dict):
-            raise _WorkerEndedError(timed_out=late.is_set())
+            timed_out = late.is_set() or process.wait() == -signal.SIGPROF
+            raise _WorkerEndedError(timed_out=timed_out)
         return told
 
     def _end(self) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lakehouse_dagster.sql import Severity, read_script
 from lakehouse_dagster.sql.parsing import READER_FAILED
-from lakehouse_dagster.sql.script_reader import ScriptReader
+from lakehouse_dagster.sql.script_reader import ScriptReader, read_jobs
+from lakehouse_dagster.sql.unit import Deadline, Externals, ReadingContext, SourceText, Unit
 from tests.sql.samples import DECLARATIONS, INSERTS
 from tests.sql.test_statements import TEXTS
 
@@ -125,6 +126,27 @@ def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     script = ScriptReader(text, "s.sql").read()
     assert time.process_time() - started < 5
     assert script.statements or script.problems
+
+
+def test_what_was_read_in_time_is_kept_and_the_rest_is_a_problem_at_its_place() -> None:
+    text = "CREATE TABLE a.b (x INT);\nINSERT INTO a.b SELECT 1;\nINSERT INTO a.b SELECT 2;"
+    unit = Unit((SourceText("s.sql", text),))
+
+    class Once(Deadline):
+        asked = 0
+
+        def check(self) -> bool:
+            self.asked += 1
+            self.is_over = self.asked > 2
+            return self.is_over
+
+    until = Once()
+    (script,) = read_jobs(unit, ReadingContext(), Externals(), until).scripts
+    assert [table.name.key for table in script.tables] == ["a.b"]
+    assert [str(job.location) for job in script.jobs] == ["s.sql:2:1"]
+    (error,) = [p for p in script.problems if p.severity is Severity.ERROR]
+    assert str(error.location) == "s.sql:3:1"
+    assert until.is_over
 
 
 def test_three_hundred_statements_take_well_under_a_second() -> None:

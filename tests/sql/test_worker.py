@@ -26,6 +26,8 @@ pytestmark = pytest.mark.usefixtures("in_a_process_of_its_own", "no_process_is_l
 _SETTING = {"context": to_data(ReadingContext()), "externals": to_data(Externals())}
 _ORDINARY = "CREATE TABLE a.b (x INT)"
 
+_ONE_SECOND = Limits(seconds=1, wall_factor=1)
+
 # What a script does to the reading process that begins with these words.
 _HOSTILE = """
 import os, signal, sys, time
@@ -36,6 +38,11 @@ def hostile(self, task, unit):
     if word == "HANG":
         open(rest, "w").close()
         time.sleep(1000)
+    if word == "WAIT":
+        time.sleep(1.5)
+    if word == "LOOP":
+        while True:
+            pass
     if word == "STOP":
         os.kill(os.getpid(), signal.SIGSTOP)
     if word == "DIE":
@@ -86,13 +93,24 @@ def ask(*texts: str, limits: Limits | None = None, workers: int = 1) -> Sequence
 
 @pytest.mark.usefixtures("hostile")
 def test_a_script_that_hangs_is_given_up_and_the_others_are_read(tmp_path: Path) -> None:
-    answers = ask(_ORDINARY, f"HANG {tmp_path / 'x'}", _ORDINARY, limits=Limits(seconds=1))
+    answers = ask(_ORDINARY, f"HANG {tmp_path / 'x'}", _ORDINARY, limits=_ONE_SECOND)
     assert answers == ["read", Unanswered("it could not be read within 1 s"), "read"]
 
 
 @pytest.mark.usefixtures("hostile")
 def test_a_process_that_stands_still_is_given_up() -> None:
-    answers = ask("STOP", _ORDINARY, limits=Limits(seconds=1))
+    answers = ask("STOP", _ORDINARY, limits=_ONE_SECOND)
+    assert answers == [Unanswered("it could not be read within 1 s"), "read"]
+
+
+@pytest.mark.usefixtures("hostile")
+def test_a_script_may_wait_for_the_processor_longer_than_it_may_use_it() -> None:
+    assert ask("WAIT", _ORDINARY, limits=Limits(seconds=1, wall_factor=60)) == ["read", "read"]
+
+
+@pytest.mark.usefixtures("hostile")
+def test_a_script_that_keeps_the_processor_busy_is_given_up() -> None:
+    answers = ask("LOOP", _ORDINARY, limits=Limits(seconds=1, wall_factor=600))
     assert answers == [Unanswered("it could not be read within 1 s"), "read"]
 
 
