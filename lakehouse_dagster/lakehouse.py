@@ -55,6 +55,10 @@ Scripts: TypeAlias = str | Path | Sequence[str | Path]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _LOGGER = logging.getLogger("lakehouse_dagster")
+NOBODY_LOOKED = (
+    "No tables of the catalog %s are shown but those of scripts: nobody has looked for others yet. "
+    "Run: lakehouse discover"
+)
 
 
 @dataclass(frozen=True)
@@ -258,11 +262,7 @@ class LoadedLakehouse:
             return {}
         found = self.discovery.known()
         if found is None:
-            _LOGGER.warning(
-                "No tables of the catalog %s are shown but those of scripts: nobody has looked for "
-                "others yet. Run: lakehouse discover",
-                self.lakehouse.catalog.name,
-            )
+            _LOGGER.warning(NOBODY_LOOKED, self.lakehouse.catalog.name)
             return {}
         return {name: table for name, table in found.tables.items() if wanted(name, patterns)}
 
@@ -289,7 +289,8 @@ class LoadedLakehouse:
         from lakehouse_dagster.streaming.upkeep import upkeep
 
         for below, above in self.graph.cut:
-            _LOGGER.warning(
+            # The reader's warning of the circle has its place; this tells where it is cut.
+            _LOGGER.debug(
                 "%s and %s depend on each other; the dependency of the first on the second is "
                 "left out of the asset graph.",
                 below,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors
 from lakehouse_dagster.cli.project import load_project, project_options
+from lakehouse_dagster.lakehouse import NOBODY_LOOKED
 
 
 @click.command()
@@ -18,7 +23,8 @@ def discover(module: str | None, lakehouse_name: str | None, as_json: bool) -> N
     Which tables are looked for is said by the lakehouse (discover). Dagster shows them when it
     next loads the code location.
     """
-    lake = load_project(module, lakehouse_name)
+    with _without_being_asked_to_look():
+        lake = load_project(module, lakehouse_name)
     found = lake.discover()
     in_scripts = {table.name.key for table in lake.project.tables}
     new = [name for name in found.tables if name not in in_scripts]
@@ -37,3 +43,18 @@ def discover(module: str | None, lakehouse_name: str | None, as_json: bool) -> N
         click.echo(f"  {name}")
     for name, problem in found.problems.items():
         click.echo(f"{name} could not be read: {problem}", err=True)
+
+
+@contextmanager
+def _without_being_asked_to_look() -> Iterator[None]:
+    """Loading warns that nobody has looked into the catalog yet; we are about to."""
+    logger = logging.getLogger("lakehouse_dagster")
+
+    def others(record: logging.LogRecord) -> bool:
+        return record.msg != NOBODY_LOOKED
+
+    logger.addFilter(others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(others)

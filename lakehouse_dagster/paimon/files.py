@@ -44,6 +44,7 @@ def translated_errors(doing: str, options: Mapping[str, str]) -> Iterator[None]:
         raise
     # pypaimon raises ValueError, RuntimeError and others where Java has exceptions of its own.
     except Exception as error:
+        from pypaimon.api.rest_exception import RESTException
         from pypaimon.catalog.catalog_exception import (
             DatabaseNotExistException,
             TableNotExistException,
@@ -51,10 +52,23 @@ def translated_errors(doing: str, options: Mapping[str, str]) -> Iterator[None]:
 
         if isinstance(error, (DatabaseNotExistException, TableNotExistException)):
             raise TableNotFoundError(f"{error}.", remedy="Look at its name.") from error
+        remedy = None
         reason = scrubbed(f"{type(error).__name__}: {error}", options)
         kind = CatalogUnreachableError if nobody_answered(error) else CatalogError
+        if isinstance(error, RESTException) and error.__cause__ is not None:
+            # It says of itself that it is a "rest exception", and no more.
+            reason = scrubbed(_of_server(error, options), options)
+            remedy = "Look whether it runs, and whether this machine reaches it."
         # Without the cause: its text may hold the secrets that were just taken out.
-        raise kind(f"Could not {doing}: {reason}") from None
+        raise kind(f"Could not {doing}: {reason}", remedy=remedy) from None
+
+
+def _of_server(error: BaseException, options: Mapping[str, str]) -> str:
+    """Which server gave no usable answer, and the innermost reason."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    reason = f"{type(error).__name__}: {error}"
+    return f"the catalog's server {options.get('uri', '')} gives no answer ({reason})."
 
 
 class Server:
@@ -67,17 +81,19 @@ class Server:
         self._monotonic = monotonic
         self._silent_until = 0.0
         self._reason = ""
+        self._remedy: str | None = None
 
     @contextmanager
     def asked(self, doing: str, options: Mapping[str, str]) -> Iterator[None]:
         """Ask in the block; raises as ``translated_errors`` does, at once as long as silent."""
         if self._monotonic() < self._silent_until:
-            raise CatalogUnreachableError(f"Could not {doing}: {self._reason}")
+            raise CatalogUnreachableError(f"Could not {doing}: {self._reason}", remedy=self._remedy)
         try:
             with translated_errors(doing, options):
                 yield
         except CatalogUnreachableError as error:
             self._reason = error.message.removeprefix(f"Could not {doing}: ")
+            self._remedy = error.remedy
             self._silent_until = self._monotonic() + SILENT_SECONDS
             raise
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from lakehouse_dagster.cli.project import load_project
-from tests.cli.projects import Project, project
+from tests.cli.projects import NOBODY, Project, project
 from tests.paimon.writing import Writer
 from tests.streaming.test_progress import COLUMNS
 
@@ -53,3 +55,24 @@ def test_a_lakehouse_that_wants_nothing_found_is_told_so(project: Project) -> No
     said = project.run("discover", "-m", "shop")
     assert said.code == 1
     assert "does not say which tables to look for" in said.err
+
+
+def test_a_server_that_is_dead_is_named_with_the_reason_and_nobody_is_sent_in_circles(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    wants(project)
+    text = (project.folder / "shop.py").read_text()
+    catalog = f"""PaimonCatalog(
+        "wh", metastore="rest", uri="{NOBODY}", options={{"token.provider": "bear", "token": "t0k"}}
+    )"""
+    project.write(
+        "shop.py", text.replace('PaimonCatalog(warehouse=str(folder / "warehouse"))', catalog)
+    )
+    said = project.run("discover", "-m", "shop")
+    assert said.code == 1
+    assert said.err.splitlines()[-1] == (
+        f"Error: Could not list the databases: the catalog's server {NOBODY} gives no answer "
+        "(ConnectionRefusedError: [Errno 111] Connection refused). "
+        "Look whether it runs, and whether this machine reaches it."
+    )
+    assert "Run: lakehouse discover" not in caplog.text + said.err
