@@ -119,7 +119,7 @@ def health(
                 f"started by hand: `lakehouse jobs adopt {observation.name}` takes it over.",
                 metadata,
             )
-        return True, "Nobody has started or adopted this job yet.", metadata
+        return False, "Nobody has started or adopted this job yet.", metadata
     if waits_for_a_person(record, now, policy) and not observation.healthy:
         return (
             False,
@@ -198,7 +198,9 @@ def _short(path: str) -> str:
 
 
 def severity(observation: Observation) -> dg.AssetCheckSeverity:
-    """WARN where Flink or time may mend it: restarting, or nothing known."""
+    """WARN where nobody wants it otherwise yet, or Flink or time may mend it."""
+    if observation.desired is DesiredState.UNMANAGED:
+        return dg.AssetCheckSeverity.WARN
     passing = (ObservedState.RESTARTING, ObservedState.UNREACHABLE)
     warns = observation.observed in passing or bool(observation.foreign)
     return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR

@@ -10,6 +10,7 @@ from lakehouse_dagster.streaming.observe import Observation, ObservedState, wait
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import DesiredState, JobRecord
 
+_UNTOUCHED = "untouched"
 _TOLD_AGAIN_EVERY = timedelta(seconds=30)
 _TOLD_AGAIN_FOR = timedelta(seconds=180)
 
@@ -17,6 +18,11 @@ _TOLD_AGAIN_FOR = timedelta(seconds=180)
 def told_degraded(health: Mapping[str, str], name: str) -> bool:
     """Whether DEGRADED is what was last told of the job."""
     return health.get(name, "").startswith(ObservedState.DEGRADED.value)
+
+
+def is_untouched(observation: Observation) -> bool:
+    """Whether nobody has had to do with the job yet, so that there is nothing to say of it."""
+    return observation.desired is DesiredState.UNMANAGED and not observation.foreign
 
 
 def changes(
@@ -34,7 +40,8 @@ def changes(
         else:
             word = _word(runtime, observation, record, now)
         after[name] = word
-        if told.get(name) != word:
+        # A check of which nothing was said is "not evaluated" to Dagster: neither good nor bad.
+        if told.get(name, _UNTOUCHED) != word:
             changed.append((observation, record))
     return changed, after
 
@@ -50,6 +57,8 @@ def _fingerprint(
     runtime: Runtime, observation: Observation, record: JobRecord, now: datetime
 ) -> str:
     """Short, because the cursor holds one for every job."""
+    if is_untouched(observation):
+        return _UNTOUCHED
     waits = record.attempts and waits_for_a_person(record, now, runtime.policy)
     what = (
         f"{observation.desired.value}/{observation.healthy}/{bool(waits)}/{record.last_error}/"

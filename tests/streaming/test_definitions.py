@@ -526,14 +526,18 @@ def test_a_job_that_a_run_acts_on_is_left_to_it(running: Running) -> None:
     assert work(running.tick()) == [[("ods_a", "recover")]]
 
 
+def test_of_jobs_that_nobody_has_touched_no_health_is_told(running: Running) -> None:
+    assert evaluations(running.tick()) == {}
+    assert evaluations(running.tick(after=timedelta(minutes=5))) == {}
+    running.overview.jobs = [overview_entry(running.started("ods_a"))]
+    assert list(evaluations(running.tick())) == ["ods/a"]
+
+
 def test_health_is_told_only_when_it_changes(running: Running) -> None:
     job_id = running.started("ods_a")
     running.overview.jobs = [overview_entry(job_id)]
     first = evaluations(running.tick(after=timedelta(minutes=5)))
-    assert first == {
-        "ods/a": (True, "Should be RUNNING, is RUNNING: all tasks run."),
-        "dwd/b": (True, "Nobody has started or adopted this job yet."),
-    }
+    assert first == {"ods/a": (True, "Should be RUNNING, is RUNNING: all tasks run.")}
     assert evaluations(running.tick(after=timedelta(seconds=15))) == {}
     running.overview.jobs = [overview_entry(job_id, "RESTARTING")]
     told = evaluations(running.tick(after=timedelta(seconds=15)))

@@ -160,10 +160,12 @@ def test_an_unhealthy_job_fails_with_the_reason(observed: ObservedState) -> None
     assert metadata["last_error"] == "no slots"
 
 
-def test_a_job_that_nobody_started_passes_whatever_is_seen() -> None:
-    observation = seen(ObservedState.FAILED, DesiredState.UNMANAGED)
-    passed, text, _ = health(observation, record(), NOW, POLICY)
-    assert (passed, text) == (True, "Nobody has started or adopted this job yet.")
+def test_a_check_asked_of_a_job_that_nobody_started_only_warns_of_that() -> None:
+    observation = seen(ObservedState.ABSENT, DesiredState.UNMANAGED)
+    keys = {"ods_orders": (dg.AssetCheckKey(KEY, "job_health"),)}
+    (made,) = check_evaluations(keys, observation, record(), NOW, POLICY)
+    assert (made.passed, made.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert made.description == "Nobody has started or adopted this job yet."
 
 
 def test_a_job_that_waits_for_a_person_fails_and_says_so() -> None:
