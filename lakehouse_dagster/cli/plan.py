@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +17,7 @@ from lakehouse_dagster.sql.catalog_names import paimon_catalogs
 from lakehouse_dagster.sql.model import (
     Certainty,
     ColumnLineage,
+    ColumnOrigin,
     Flow,
     JobDefinition,
     Problem,
@@ -23,13 +25,17 @@ from lakehouse_dagster.sql.model import (
     Severity,
     SourceDefinition,
     TableDefinition,
+    TableName,
+    printable,
     unique,
 )
 from lakehouse_dagster.sql.reader import read_project
 
 if TYPE_CHECKING:
+    from rich.text import Text
     from rich.tree import Tree
 
+_PLAIN_NAME = re.compile(r"[\w$-]+")
 _NEVER_WRAP = 10_000
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
 
@@ -60,7 +66,7 @@ def plan(
     sessions = [Path(name) for name in session]
     name = catalog or _paimon_catalog((*sessions, *scripts)) or "lake"
     project = read_project(scripts, catalog=name, session=sessions, base=Path.cwd())
-    problems = (*project.problems, *advise(project))
+    problems = sorted((*project.problems, *advise(project)), key=_place)
     if as_json:
         print_json({"scripts": _documents(project, problems)})
     else:
@@ -78,6 +84,10 @@ def _paimon_catalog(paths: Iterable[Path]) -> str | None:
         for name in paimon_catalogs(path.read_text("utf-8", "replace"))
     }
     return found.pop() if len(found) == 1 else None
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return problem.location.line, problem.location.column
 
 
 # JSON
@@ -117,6 +127,22 @@ def _table(table: TableDefinition) -> dict[str, Any]:
         "partition_keys": list(table.partition_keys),
         "options": dict(table.options),
         "comment": table.comment,
+        "filled_by": _filled_by(table),
+    }
+
+
+def _filled_by(table: TableDefinition) -> dict[str, Any] | None:
+    """What CREATE TABLE … AS fills a table from, once."""
+    flow = table.filled_by
+    if flow is None:
+        return None
+    return {
+        "reads": _reads(flow),
+        "dependencies_known": flow.dependencies_known,
+        "column_lineage": {
+            column: [[origin.relation, origin.column] for origin in lineage.origins]
+            for column, lineage in _columns([flow]).items()
+        },
     }
 
 
@@ -205,7 +231,7 @@ def _row_filters(flows: Iterable[Flow]) -> tuple[Any, ...]:
     return unique(origin for flow in flows for origin in flow.row_filters)
 
 
-def _reads(job: JobDefinition) -> list[str]:
+def _reads(job: JobDefinition | Flow) -> list[str]:
     return [*map(str, job.reads), *("/".join(key) for key in job.sources)]
 
 
@@ -214,68 +240,111 @@ def _reads(job: JobDefinition) -> list[str]:
 
 def _show(project: Project, problems: Sequence[Problem]) -> None:
     from rich.console import Console
-    from rich.text import Text
     from rich.tree import Tree
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=_NEVER_WRAP)
+    jobs = _by_path(project.jobs)
+    said = _by_path(problems)
     scripts = {script.path: script for script in project.scripts}
-    for path in unique((*scripts, *(p.location.path for p in problems))):
-        tree = Tree(Text(path, style="bold"))
+    for path in unique((*scripts, *said)):
+        tree = Tree(_line(path, style="bold"))
         script = scripts.get(path)
         for source in script.sources if script else ():
             key = "/".join(source.asset_key)
-            tree.add(Text(f"source {key}  ({source.name.table}, {source.connector})"))
+            tree.add(_line(f"source {key}  ({source.name.table}, {source.connector})"))
         for table in script.tables if script else ():
             _show_table(tree, table)
-        for job in project.jobs:
-            if job.location.path == path:
-                _show_job(tree, job)
-        for problem in problems:
-            if problem.location.path == path:
-                place = f"{problem.location.line}:{problem.location.column}"
-                text = Text(f"{problem.severity.value} {place}", style=_STYLES[problem.severity])
-                tree.add(text.append(f"  {problem.message} {problem.remedy}", style="default"))
+        for job in jobs.get(path, ()):
+            _show_job(tree, job)
+        for problem in said.get(path, ()):
+            place = f"{problem.location.line}:{problem.location.column}"
+            text = _line(f"{problem.severity.value} {place}", style=_STYLES[problem.severity])
+            message = printable(f"  {problem.message} {problem.remedy}")
+            tree.add(text.append(message, style="default"))
         console.print(tree)
-    console.print(Text(_summary(project, problems)))
+    console.print(_line(_summary(project, problems)))
+
+
+L = TypeVar("L", JobDefinition, Problem)
+
+
+def _by_path(located: Iterable[L]) -> dict[str, list[L]]:
+    found: dict[str, list[L]] = {}
+    for one in located:
+        found.setdefault(one.location.path, []).append(one)
+    return found
+
+
+def _line(text: str, style: str = "") -> Text:
+    """A line of the tree: names come from outside, and may hold anything."""
+    from rich.text import Text
+
+    return Text(printable(text), style=style)
 
 
 def _show_table(tree: Tree, table: TableDefinition) -> None:
-    from rich.text import Text
-
     said = []
     if table.primary_key:
         said.append(f"primary key {', '.join(table.primary_key)}")
     if table.partition_keys:
         said.append(f"partitioned by {', '.join(table.partition_keys)}")
-    branch = tree.add(Text(f"table {table.name}" + (f"  ({'; '.join(said)})" if said else "")))
+    details = f"  ({'; '.join(said)})" if said else ""
+    branch = tree.add(_line(f"table {_name(table.name)}{details}"))
     if not table.columns_known and not table.columns:
-        branch.add(Text("columns not known", style="dim"))
+        branch.add(_line("columns not known", style="dim"))
+    origins = {} if table.filled_by is None else _columns([table.filled_by])
     for column in table.columns:
         suffix = "" if column.nullable else " NOT NULL"
         comment = f"  {column.comment}" if column.comment else ""
-        branch.add(Text(f"{column.name} {column.type}{suffix}{comment}", style="dim"))
+        shown = f"{column.name} {column.type}{suffix}".rstrip()
+        made = f" ← {_origins(origins[column.name])}" if column.name in origins else ""
+        branch.add(_line(f"{shown}{made}{comment}", style="dim"))
+    if table.filled_by is not None:
+        branch.add(_line(f"filled once from {', '.join(_sources(table.filled_by)) or 'nothing'}"))
 
 
 def _show_job(tree: Tree, job: JobDefinition) -> None:
-    from rich.text import Text
-
     known = "" if job.dependencies_known else "  (not all that it reads or writes is known)"
-    branch = tree.add(Text(f"job {job.name}{known}"))
-    itself = " and itself" if job.reads_itself else ""
-    branch.add(Text(f"reads {', '.join(_reads(job)) or 'nothing'}{itself}"))
-    for sink, flows in _by_sink(job.flows).items():
-        writes = branch.add(Text(f"writes {sink}"))
+    branch = tree.add(_line(f"job {job.name}{known}"))
+    read = [*_sources(job), *(["itself"] if job.reads_itself else [])]
+    branch.add(_line(f"reads {', '.join(read) or 'nothing'}"))
+    for flows in _by_sink(job.flows).values():
+        sink = flows[0].sink
+        shown = _name(sink) if sink is not None else "/".join(flows[0].external_sink or ())
+        writes = branch.add(_line(f"writes {shown}"))
         uncertain = _uncertain(flows)
         for column, lineage in _columns(flows).items():
-            origins = ", ".join(map(str, lineage.origins)) or "a constant"
             mark = f"  ({uncertain[column]})" if column in uncertain else ""
-            writes.add(Text(f"{column} ← {origins}{mark}", style="dim"))
+            writes.add(_line(f"{column} ← {_origins(lineage)}{mark}", style="dim"))
         if "*" in uncertain:
-            writes.add(Text("columns not known", style="dim"))
-        if filters := ", ".join(map(str, _row_filters(flows))):
-            writes.add(Text(f"rows ← {filters}", style="dim"))
+            writes.add(_line("columns not known", style="dim"))
+        if filters := ", ".join(map(_origin, _row_filters(flows))):
+            writes.add(_line(f"rows ← {filters}", style="dim"))
+
+
+def _origins(lineage: ColumnLineage) -> str:
+    return ", ".join(map(_origin, lineage.origins)) or "no column"
+
+
+def _origin(origin: ColumnOrigin) -> str:
+    relation = origin.relation if origin.table is None else _name(origin.table)
+    return f"{relation}.{_quoted(origin.column)}"
+
+
+def _sources(read: JobDefinition | Flow) -> list[str]:
+    return [*map(_name, read.reads), *("/".join(key) for key in read.sources)]
+
+
+def _name(name: TableName) -> str:
+    return ".".join(map(_quoted, (name.catalog, name.database, name.table)))
+
+
+def _quoted(name: str) -> str:
+    """A name as it would be written where it could be mistaken otherwise."""
+    doubled = name.replace("`", "``")
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{doubled}`"
 
 
 def _summary(project: Project, problems: Sequence[Problem]) -> str:

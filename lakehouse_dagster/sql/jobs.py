@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from lakehouse_dagster.sql.model import (
 from lakehouse_dagster.sql.names import JOB_NAME
 from lakehouse_dagster.sql.parsing import READER_FAILED, UnreadableStatementError
 from lakehouse_dagster.sql.report import Report
+from lakehouse_dagster.sql.scanner import scan
 from lakehouse_dagster.sql.session import Reads, Session, UnknownRelation, base_table
 from lakehouse_dagster.sql.statements import members
 from lakehouse_dagster.sql.variables import Filled, placeholder_in
@@ -68,6 +70,14 @@ class JobReader:
                 Severity.WARNING,
                 "The INSERT runs in batch mode, so it is no streaming job and is left out.",
                 f"RESET '{_RUNTIME_MODE}' before it if it is meant to stream.",
+            )
+            return
+        if statement.kind is StatementKind.INSERT and _overwrites(statement):
+            self._report(
+                statement,
+                Severity.WARNING,
+                "INSERT OVERWRITE cannot run as a stream: it is a batch job, and is left out.",
+                "Run it by hand or from an operation of its own, or write INSERT INTO.",
             )
             return
         found = [statement]
@@ -249,3 +259,8 @@ class JobReader:
                 "INSERT … VALUES ends by itself: as a streaming job it would be started again.",
                 f"SET '{_RUNTIME_MODE}' = 'batch' before it, or insert the rows by hand.",
             )
+
+
+def _overwrites(insert: Statement) -> bool:
+    words = itertools.islice((t for t in scan(insert.text) if not t.is_trivia), 3)
+    return any(token.is_word("OVERWRITE") for token in words)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +18,8 @@ from typing import TypeVar
 from lakehouse_dagster.sql.scanner import TokenKind, scan, significant_text
 
 T = TypeVar("T")
+
+_STEERS = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co")
 
 SECRET_NAME = re.compile(
     r"passw|secret|token|credential|access[-_.]?key|api[-_.]?key|private[-_.]?key"
@@ -306,7 +309,8 @@ class Problem:
     statement_start: str = ""
 
     def __str__(self) -> str:
-        return f"{self.location}: {self.severity.value}: {self.message} {self.remedy}".rstrip()
+        text = f"{self.location}: {self.severity.value}: {self.message} {self.remedy}".rstrip()
+        return printable(text)
 
 
 @dataclass(frozen=True)
@@ -372,6 +376,16 @@ def beginning(statement: Statement) -> str:
             words.append(token.text)
         name = name if is_sign and token.text != "," else token.text
     return " ".join("".join(words).split())[:60]
+
+
+def printable(text: str) -> str:
+    """Return a text with what steers a terminal, line breaks among it, written as ``\\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in _STEERS else sign
+        for sign in text
+    )
 
 
 def unique(items: Iterable[T]) -> tuple[T, ...]:

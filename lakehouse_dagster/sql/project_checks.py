@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakehouse_dagster.sql.model import (
     JobDefinition,
+    Location,
     Problem,
     Script,
     Severity,
+    Statement,
     TableDefinition,
     TableName,
     beginning,
     unique,
 )
+from lakehouse_dagster.sql.scanner import TokenKind, scan
+from lakehouse_dagster.sql.statements import LineIndex, shifted
 from lakehouse_dagster.sql.variables import missing_in
 
 _SHARED_ENGINES = ("partial-update", "aggregation")
@@ -35,13 +40,16 @@ def undeclared(
 ) -> Iterator[Problem]:
     """Tables of the lake that jobs name and no script declares."""
     for job in jobs:
-        for name in unique((*job.reads, *job.sinks)):
-            if name not in tables:
+        unknown = [name for name in unique((*job.reads, *job.sinks)) if name not in tables]
+        if unknown:
+            places = _PlacesOfTables(job.statement)
+            for name in unknown:
                 verb = "reads" if name in job.reads else "writes"
                 yield _warning(
                     job,
                     f"The job {job.name} {verb} {name.key}, which no script declares.",
                     "Add its CREATE TABLE IF NOT EXISTS to a script, if it is not made elsewhere.",
+                    places.find(name),
                 )
 
 
@@ -161,17 +169,64 @@ def missing_variables(scripts: Iterable[Script], known: frozenset[str]) -> Itera
     for script in scripts:
         told: set[str] = set()
         for statement in script.statements:
-            new = [name for name in missing_in(statement.text, values) if name not in told]
-            if new:
-                told.update(new)
+            for name in missing_in(statement.text, values):
+                if name in told:
+                    continue
+                told.add(name)
                 yield Problem(
-                    statement.location,
+                    _place_of_variable(name, statement),
                     Severity.WARNING,
-                    f"Neither the environment nor the project gives {', '.join(new)}.",
+                    f"Neither the environment nor the project gives {name}.",
                     "Set it where jobs are started; without it none of this script can be.",
                     beginning(statement),
                 )
 
 
-def _warning(job: JobDefinition, message: str, remedy: str) -> Problem:
-    return Problem(job.location, Severity.WARNING, message, remedy, beginning(job.statement))
+def _place_of_variable(name: str, statement: Statement) -> Location:
+    written = re.compile(rf"\$\{{{re.escape(name)}\}}|\{{\{{\s*{re.escape(name)}\s*\}}\}}")
+    comments = [t for t in scan(statement.text) if t.is_trivia]
+    for match in written.finditer(statement.text):
+        if not any(t.offset <= match.start() < t.offset + len(t.text) for t in comments):
+            return _place(statement, match.start())
+    return statement.location
+
+
+def _place(statement: Statement, offset: int) -> Location:
+    index = LineIndex(statement.text, statement.location.path)
+    return shifted(statement.location, index.locate(offset))
+
+
+_BEFORE_TABLES = frozenset({"FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", ",", "EXISTS"})
+
+
+class _PlacesOfTables:
+    """Where a statement names tables."""
+
+    def __init__(self, statement: Statement) -> None:
+        self._statement = statement
+        self._offsets: dict[str, int] = {}
+        tokens = [token for token in scan(statement.text) if not token.is_trivia]
+        for number, token in enumerate(tokens):
+            if token.kind not in (TokenKind.WORD, TokenKind.NAME):
+                continue
+            start = number
+            while start > 1 and tokens[start - 1].text == ".":
+                start -= 2
+            if start > 0 and tokens[start - 1].text.upper() in _BEFORE_TABLES:
+                self._offsets.setdefault(_unquoted(token.text), tokens[start].offset)
+
+    def find(self, name: TableName) -> Location | None:
+        """The place of the first mention; None where it is read by way of a view."""
+        offset = self._offsets.get(name.table)
+        return None if offset is None else _place(self._statement, offset)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def _warning(
+    job: JobDefinition, message: str, remedy: str, location: Location | None = None
+) -> Problem:
+    place = location or job.location
+    return Problem(place, Severity.WARNING, message, remedy, beginning(job.statement))

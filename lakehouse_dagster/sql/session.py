@@ -256,7 +256,8 @@ class Session:
             if base != name:
                 return columns.of_system_table(name, self.find(base))
             return RelationColumns(None, base=(name, None))
-        return RelationColumns(None, base=(None, self.outside_key(name)))
+        key = self.outside_key(name)
+        return RelationColumns(None, base=None if key is None else (None, key))
 
 
 def base_table(name: TableName) -> TableName:

@@ -194,3 +194,35 @@ def test_a_lookup_as_of_now_is_no_result_that_cannot_be_repeated(tmp_path: Path)
     )
     (script,) = documents(plan(tmp_path, "--json", orders=lookup))
     assert [p["message"] for p in script["problems"] if "each time" in p["message"]] == []
+
+
+def test_names_cannot_steer_the_terminal_or_break_the_tree(tmp_path: Path) -> None:
+    script = (
+        "CREATE TABLE ods.`\x1b[31mred` (`new\nline` INT);\nINSERT INTO ods.`\x1b[31mred` SELECT 1;"
+    )
+    shown = plan(tmp_path, bad=script).stdout
+    assert "\x1b" not in shown
+    assert "table lake.ods.`\\x1b[31mred`" in shown
+    assert "new\\nline ← no column" in shown
+
+
+def test_the_tree_says_what_is_read_once_and_where_a_dot_is_part_of_a_name(tmp_path: Path) -> None:
+    script = (
+        "CREATE TABLE ods.`a.b` (i INT);\nCREATE TABLE ods.c AS SELECT i AS j FROM ods.`a.b`;\n"
+        "INSERT INTO ods.`a.b` SELECT i FROM ods.`a.b`;\nINSERT INTO ods.`a.b` SELECT x FROM ods.n;"
+    )
+    result = plan(tmp_path, s=script)
+    assert "reads itself" in result.stdout
+    assert "j ← lake.ods.`a.b`.i" in result.stdout
+    assert "filled once from lake.ods.`a.b`" in result.stdout
+    (document,) = documents(plan(tmp_path, "--json"))
+    assert document["tables"][1]["filled_by"] == {
+        "reads": ["lake.ods.a.b"],
+        "dependencies_known": True,
+        "column_lineage": {"j": [["lake.ods.a.b", "i"]]},
+    }
+    places = [(p["line"], p["column"]) for p in document["problems"]]
+    assert places == sorted(places)
+    (unknown,) = [p for p in document["problems"] if "no script declares" in p["message"]]
+    assert (unknown["line"], unknown["column"]) == (4, 37)
+    assert sum("checkpointing.interval" in p["message"] for p in document["problems"]) == 1

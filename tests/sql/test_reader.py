@@ -213,7 +213,9 @@ def test_a_batch_insert_is_no_streaming_job() -> None:
 
 
 def test_inserts_that_cannot_stream_are_warned_of() -> None:
-    assert "OVERWRITE cannot run as a stream" in warnings(read("INSERT OVERWRITE a.x SELECT 1"))[0]
+    script = read("INSERT OVERWRITE a.x SELECT 1")
+    assert "OVERWRITE cannot run as a stream" in warnings(script)[0]
+    assert script.jobs == ()
     assert "ends by itself" in warnings(read("INSERT INTO a.x VALUES (1)"))[0]
 
 

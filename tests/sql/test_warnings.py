@@ -136,8 +136,8 @@ def test_a_misspelt_option_is_advice() -> None:
 def test_a_variable_without_a_value_is_told_once_for_each_script() -> None:
     text = "SET 'a' = '${A}'; SET 'b' = '${A} ${B} ${C:-c} {{ D }}'"
     assert told(one(text, variables={"D": "d"})) == [
-        "s.sql:1:1 Neither the environment nor the project gives A.",
-        "s.sql:1:19 Neither the environment nor the project gives B.",
+        "s.sql:1:12 Neither the environment nor the project gives A.",
+        "s.sql:1:35 Neither the environment nor the project gives B.",
     ]
     assert told(one(text, variables={"D": "d"}, environ={"A": "", "B": ""})) == []
 
