@@ -1,16 +1,7 @@
 """``lakehouse stack …``: the local Flink with its SQL Gateway, alone.
 
-With ``--json`` every command prints one document on stdout; progress and errors go to stderr.
-
-``up``, ``down``, ``status``::
-
-    {"engine": "flink-2.0", "folder": "...", "running": true, "adopted": false,
-     "rest_url": "http://...", "sql_gateway_url": "http://...",
-     "warehouse": "...", "checkpoints": "...", "savepoints": "...", "resident_bytes": 1,
-     "processes": [{"name": "jobmanager", "pid": 1, "running": true, "resident_bytes": 1}, ...]}
-
-``up --dry-run`` and ``down --dry-run``: ``{"fetch": ["..."], "start": ["jobmanager", ...]}`` and
-``{"stop": ["jobmanager", ...]}``. ``logs``: ``[{"service": "...", "path": "...", "lines": []}]``.
+With ``--json`` every command prints one document on stdout (see docs/command.md); progress and
+errors go to stderr.
 """
 
 from __future__ import annotations

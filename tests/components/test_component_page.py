@@ -40,7 +40,11 @@ from tests.streaming.making import job, load, source, table
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "component.md").read_text()
 (EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-(TRANSLATOR,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+TRANSLATOR = next(
+    t
+    for t in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    if "class Translator" in t
+)
 WRITTEN: dict[str, Any] = yaml.safe_load(EXAMPLE)
 
 
