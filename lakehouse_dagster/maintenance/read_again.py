@@ -61,8 +61,10 @@ def read_again(runtime: Runtime) -> tuple[ReadAgain, ...]:
     found = []
     for name, newest in sorted(state.latest.items()):
         record, job = state.records.get(name), runtime.jobs.get(name)
-        if record is None or (job is not None and not job.keeps_state):
+        if record is None:
             continue
+        if job is not None and not job.keeps_state and (newest.state.is_over or _is_group(job)):
+            continue  # begins anew; as long as it runs, Flink restarts it where it was
         if newest.state.is_over and (
             record.desired is DesiredState.CANCELED
             or newest.end_reason == FlinkJobStatus.FINISHED.value
@@ -104,7 +106,13 @@ def _reads(job: StreamingJob | None) -> tuple[TableName, ...]:
     if job is None:
         return ()
     read = job.definition.reads + (job.definition.sinks if job.definition.reads_itself else ())
+    read += tuple(TableName("", *key.split(".", 1)) for key in job.compacts)
     return tuple(table for table in read if _BRANCH not in table.table)
+
+
+def _is_group(job: StreamingJob) -> bool:
+    """Whether it compacts several tables: how far it has read each is not in its checkpoints."""
+    return len(job.compacts) > 1
 
 
 def _base(table: TableName) -> str:
