@@ -36,6 +36,11 @@ from lakehouse_dagster.sql.variables import Filled, placeholder_in
 _RUNTIME_MODE = "execution.runtime-mode"
 DIALECT = "table.sql-dialect"
 
+_UNDECLARED = "Declare the missing tables in the script, or the job's dependencies by hand."
+_UNREADABLE = (
+    "Correct the statement; if Flink takes it as it is, declare the job's dependencies by hand."
+)
+
 IN_SET = frozenset({StatementKind.INSERT, StatementKind.CREATE_TABLE_AS})
 """What can stand in a statement set."""
 
@@ -188,14 +193,17 @@ class JobReader:
     ) -> Flow:
         words = ("EXECUTE", "INSERT", "INTO", "OVERWRITE", "TABLE")
         parts = parsing.written_name_after(filled.text, *words)
-        return self._complete(insert, parts, Reads(unknown=(error.reason,)), error.location)
+        reads = Reads(unknown=(error.reason,))
+        return self._complete(insert, parts, reads, location=error.location, remedy=_UNREADABLE)
 
     def _complete(
         self,
         insert: Statement,
         target: tuple[str, ...] | None,
         reads: Reads,
+        *,
         location: Location | None = None,
+        remedy: str = _UNDECLARED,
     ) -> Flow:
         sink, external_sink, unknown_sink = self._sink(target)
         unknown = (*reads.unknown, *unknown_sink)
@@ -205,7 +213,7 @@ class JobReader:
                 Severity.WARNING,
                 f"What the job reads or writes is not all known: "
                 f"{'; '.join(reason.rstrip('.') for reason in unknown)}.",
-                "Declare the missing tables in the script, or the job's dependencies by hand.",
+                remedy,
                 location=location,
             )
         return Flow(

@@ -10,6 +10,7 @@ from lakehouse_dagster.sql.report import Report
 from lakehouse_dagster.sql.variables import fill_for_reading, placeholder_in
 
 JOB_NAME = "pipeline.name"
+_LONG = 200
 
 
 def name_jobs(
@@ -25,6 +26,7 @@ def name_jobs(
     own = {job.name for job in jobs if job.name_is_explicit}
     for job, name in zip(jobs, _names(jobs, stem, own), strict=True):
         name = fill_for_reading(name, variables).text if job.name_is_explicit else name
+        _remark(job, name, report)
         stands_for = placeholder_in(name) if job.name_is_explicit else None
         if stands_for is not None:
             report(
@@ -44,6 +46,23 @@ def name_jobs(
         else:
             named[name] = replace(job, name=name)
     return tuple(named.values())
+
+
+def _remark(job: JobDefinition, name: str, report: Report) -> None:
+    """Say what becomes of a name that is hardly one."""
+    what = None
+    if not job.name_is_explicit:
+        if JOB_NAME in job.settings:
+            what = f"'{JOB_NAME}' is empty: the job is named {name}, after its file."
+    elif len(name) > _LONG:
+        what = f"The job's name has {len(name)} characters; most pages show only its beginning."
+    elif not name.isprintable() or "/" in name or "\\" in name:
+        what = (
+            "The job's name holds line breaks, slashes or the like: Flink keeps it, and Dagster "
+            "has _ and a hash in their stead."
+        )
+    if what is not None:
+        report(job.statement, Severity.WARNING, what, f"SET '{JOB_NAME}' to a short plain name.")
 
 
 def _names(jobs: Sequence[JobDefinition], stem: str, taken: set[str]) -> list[str]:

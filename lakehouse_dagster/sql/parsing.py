@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
@@ -41,13 +41,16 @@ def parse(statement: Statement, *, written: Statement | None = None) -> exp.Expr
             is text from outside and must not be able to break the reading of a project.
     """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
+    dialect = Flink()
+    parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)
     try:
-        dialect = Flink()
         tokens = dialect.tokenize(statement.text)
-        parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)
         found = [tree for tree in parser.parse(tokens, statement.text) if tree is not None]
     except ParseError as error:
-        raise _unreadable(error, statement, written or statement) from error
+        at_end = getattr(parser, "_curr", None) is not None and (
+            parser._curr.token_type == TokenType.SENTINEL
+        )
+        raise _unreadable(error, statement, written or statement, at_end=at_end) from error
     except RecursionError as error:
         raise UnreadableStatementError("It is nested too deeply.", statement.location) from error
     except Exception as error:
@@ -60,20 +63,38 @@ def parse(statement: Statement, *, written: Statement | None = None) -> exp.Expr
 
 
 def _unreadable(
-    error: ParseError, statement: Statement, written: Statement
+    error: ParseError, statement: Statement, written: Statement, *, at_end: bool
 ) -> UnreadableStatementError:
     if not error.errors:
         return UnreadableStatementError(str(error).split("\n")[0], statement.location)
     first = error.errors[0]
+    said = _in_our_words(first.get("description") or "")
+    if at_end:
+        # sqlglot points at the last word, after which something is missing.
+        end = LineIndex(statement.text, statement.location.path).locate(len(statement.text))
+        return UnreadableStatementError(
+            f"{said}, but the statement ends.", shifted(statement.location, end)
+        )
     text = first.get("highlight") or ""
     # sqlglot gives the column of the token's last character.
     column = max((first.get("col") or 1) - len(text) + 1, 1)
     inner = Location(statement.location.path, first.get("line") or 1, column)
     text = "'…'" if "'" in text or text not in written.text else text
-    reason = (
-        f"{(first.get('description') or 'Unknown syntax').rstrip('.')}, found {text or 'the end'}."
-    )
-    return UnreadableStatementError(reason, shifted(statement.location, inner))
+    return UnreadableStatementError(f"{said}, found {text}.", shifted(statement.location, inner))
+
+
+def _in_our_words(description: str) -> str:
+    """What sqlglot says of a mistake, without the names of its classes."""
+    description = description.rstrip(".")
+    if description.startswith("Expecting "):
+        return f"Expected {description.removeprefix('Expecting ')}"
+    if description.startswith("Expected table name"):
+        return "Expected a table's name"
+    if description.startswith("Invalid expression"):
+        return "Something else was expected here"
+    if "<" in description or not description:
+        return "Expected something more"
+    return description
 
 
 def nodes_within(tree: exp.Expr, *without: type[exp.Expr]) -> list[exp.Expr]:

@@ -50,7 +50,8 @@ class Report:
             statement,
             Severity.WARNING,
             f"The statement is not known to the reader: {error.reason}",
-            "If Flink takes it, nothing need be done; what it declares is not known here.",
+            "Correct it. If Flink takes it as it is, nothing need be done; what it declares is not "
+            "known here.",
             location=error.location,
         )
 

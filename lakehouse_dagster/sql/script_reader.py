@@ -6,10 +6,12 @@ sqlglot and run in the reading process.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lakehouse_dagster.sql import parsing
+from lakehouse_dagster.sql.boundaries import KNOWN_FIRST_WORDS
 from lakehouse_dagster.sql.declare import DeclarationReader, Found
 from lakehouse_dagster.sql.jobs import DIALECT, IN_SET, JobReader
 from lakehouse_dagster.sql.model import (
@@ -215,6 +217,9 @@ class _UnitReader:
             if self._with_jobs and statement.text:
                 self._report.add(*literal_secrets(statement))
             self._read_statement(statement)
+        for table in found.tables.values():
+            if not (table.name.database and table.name.table):
+                self._report.add(_without_name(table))
         jobs = name_jobs(self._jobs.found, file.stem, self._context.variables, self._report)
         return Script(
             path=file.path,
@@ -430,7 +435,11 @@ class _UnitReader:
         raise UnreadableStatementError(reason, statement.location)
 
     def _unknown(self, statement: Statement) -> None:
-        reason = "It begins with no known keyword, and is left out."
+        word = statement.text.split(None, 1)[0].upper() if statement.text else ""
+        # Only a word that is nearly one is shown: others may be anything, secrets too.
+        meant = difflib.get_close_matches(word, KNOWN_FIRST_WORDS, n=1, cutoff=0.8)
+        question = f" (did you mean {meant[0]}?)" if meant else ""
+        reason = f"It begins with no known keyword{question}, and is left out."
         raise UnreadableStatementError(reason, statement.location)
 
 
@@ -465,6 +474,15 @@ def _by_place(problems: Sequence[Problem]) -> tuple[Problem, ...]:
         return files[at.path], at.line, at.column
 
     return tuple(sorted(problems, key=place))
+
+
+def _without_name(table: TableDefinition) -> Problem:
+    return Problem(
+        table.location,
+        Severity.WARNING,
+        "The table's name is empty: no catalog can hold such a table.",
+        "Write a name between the backticks.",
+    )
 
 
 def _not_included(statement: Statement, what: str) -> Problem:

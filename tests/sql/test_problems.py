@@ -92,6 +92,25 @@ def test_an_unknown_statement_is_a_warning_at_the_word_it_stumbled_on() -> None:
     assert problem.statement_start.startswith("CREATE TABLE t ( a INT")
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("CREATE TABLE a.s (a INT, b STRING", "1:34", "Expected ), but the statement ends."),
+        ("USE a;\nSELEC 1", "2:1", "(did you mean SELECT?)"),
+        ("INSERT INTO a.b SELECT x FROM WHERE y", "1:31", "Expected a name, found WHERE. Correct"),
+        ("INSERT INTO a.b SELECT x FROM", "1:30", "Expected a table's name, but the statement"),
+        ("INSERT INTO a.b SELECT x FROM a.c WHERE", "1:40", "Expected something more, but the"),
+        ("INSERT INTO a.b SELECT x y z FROM a.c", "1:28", "Something else was expected here, "),
+        ("INSERT INTO a.b SELECT (1", "1:26", "declare the job's dependencies by hand"),
+    ],
+)
+def test_a_mistake_is_told_in_plain_words_at_its_place(text: str, place: str, reason: str) -> None:
+    (problem,) = [p for p in ScriptReader(text, "s.sql").read().problems if reason in str(p)]
+    assert str(problem.location) == f"s.sql:{place}"
+    assert "Declare the missing tables" not in problem.remedy
+    assert "<" not in problem.message
+
+
 def test_one_bad_statement_does_not_lose_the_others() -> None:
     script = read_script(
         "s.sql",

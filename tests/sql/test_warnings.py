@@ -219,3 +219,25 @@ def test_a_chain_of_thousands_of_tables_ends_and_only_what_is_in_a_circle_is_tol
     assert circles == [
         "s.sql:1199:1 Tables are made from each other: ods.t598 <- ods.t599 <- ods.t598."
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "'pipeline.name' is empty: the job is named s, after its file."),
+        ("x" * 300, "The job's name has 300 characters; most pages show only its beginning."),
+        ("a\nb", "The job's name holds line breaks, slashes or the like"),
+        ("../x", "The job's name holds line breaks, slashes or the like"),
+    ],
+)
+def test_of_a_name_that_is_hardly_one_is_said_what_becomes_of_it(name: str, message: str) -> None:
+    found = one(f"{TABLES} SET 'pipeline.name' = '{name}'; INSERT INTO ods.a SELECT i FROM ods.b")
+    (warning,) = told(found)
+    assert message in warning
+    assert [job.name for job in found.jobs] == [name or "s"]
+
+
+def test_a_table_without_a_name_is_warned_of() -> None:
+    assert told(one("CREATE TABLE ods.`` (i INT)")) == [
+        "s.sql:1:1 The table's name is empty: no catalog can hold such a table."
+    ]
