@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect_pattern import PatternParser
@@ -23,6 +23,16 @@ _STARTS_NO_NAME = frozenset(
 )
 
 
+_RESERVED = """
+ALL AND AS BETWEEN BY CASE CREATE CROSS DISTINCT ELSE EXCEPT EXISTS FETCH FOR FROM FULL GROUP HAVING
+IN INNER INSERT INTERSECT INTO IS JOIN LATERAL LEFT LIKE LIMIT MATCH_RECOGNIZE MINUS NATURAL NOT
+OFFSET ON OR ORDER OUTER PARTITION RIGHT SELECT SET TABLE TABLESAMPLE THEN UNION UNNEST
+USING VALUES WHEN WHERE WINDOW WITH
+"""
+RESERVED = frozenset(_RESERVED.split())
+"""Words that begin clauses: without backticks none of them is a name."""
+
+
 class FromParser(PatternParser):
     """Adds what can stand in FROM."""
 
@@ -37,6 +47,9 @@ class FromParser(PatternParser):
         consume_pipe: bool = False,
     ) -> exp.Expr | None:
         relation = self._parse_table_function() or self._parse_named_table()
+        is_bare = self._prev is None or self._prev.token_type != TokenType.L_PAREN
+        if relation is None and is_bare and self._curr.token_type == TokenType.TABLE:
+            raise self._refused("Expected a name")
         if relation is None:
             relation = super()._parse_table(alias_tokens=alias_tokens)
             if isinstance(relation, exp.Subquery) and self._match(TokenType.MATCH_RECOGNIZE):
@@ -45,6 +58,32 @@ class FromParser(PatternParser):
             for join in self._parse_joins(alias_tokens=alias_tokens):
                 relation.append("joins", join)
         return relation
+
+    def _parse_table_alias(
+        self, alias_tokens: Collection[TokenType] | None = None
+    ) -> exp.TableAlias | None:
+        if self._no_name_follows():
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+    def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
+        return this if self._no_name_follows() else super()._parse_alias(this, explicit)
+
+    def _no_name_follows(self) -> bool:
+        """Whether a clause comes next, or what nobody knows, instead of an alias."""
+        if self._curr.token_type == TokenType.ALIAS:
+            if self._is_reserved(self._next):
+                self._advance()
+                raise self._refused("Expected a name")
+            return False
+        pivots = self._curr.text.upper() in ("PIVOT", "UNPIVOT")
+        if pivots and self._next.token_type == TokenType.L_PAREN:
+            return True
+        return self._is_reserved(self._curr)
+
+    @staticmethod
+    def _is_reserved(token: Token) -> bool:
+        return token.token_type != TokenType.IDENTIFIER and token.text.upper() in RESERVED
 
     def _parse_named_table(self) -> exp.Expr | None:
         if not self._curr or self._curr.token_type in _STARTS_NO_NAME:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from sqlglot import Token, TokenType, exp, parser
@@ -50,6 +51,10 @@ class FlinkParser(FunctionParser):
         Raises:
             ParseError: Also where Python's stack ends before the nesting of the text does.
         """
+        for word, following in pairwise(raw_tokens):
+            if (word.token_type, following.token_type) == (TokenType.DISTINCT, TokenType.ON):
+                self.reset()
+                self.raise_error("DISTINCT ON is not Flink's", following)
         try:
             return super().parse(raw_tokens, sql)
         except RecursionError as error:

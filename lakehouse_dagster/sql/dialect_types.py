@@ -32,6 +32,11 @@ _PLAIN_TYPES = {
 }
 _GENERIC_TYPES = {"ARRAY": exp.DType.ARRAY, "MULTISET": exp.DType.LIST, "MAP": exp.DType.MAP}
 _LITERAL_TYPES = {"DATE", "TIME", "TIMESTAMP"}
+_OTHER_SYSTEMS = frozenset(
+    ["SERIAL", "BIGSERIAL", "SMALLSERIAL", "MEDIUMINT", "LONGTEXT", "MEDIUMTEXT", "VARCHAR2",
+     "NVARCHAR", "NUMBER", "DATETIME", "TEXT", "BLOB", "CLOB", "UUID", "JSON", "UNSIGNED"]
+)  # fmt: skip
+"""Names of types elsewhere, which are no user-defined types of Flink."""
 _NOT_A_TYPE = {"METADATA", "COMMENT", "CONSTRAINT", "PRIMARY", "NOT", "AS", "FIRST", "AFTER"}
 
 
@@ -161,6 +166,8 @@ class TypeParser(parser.Parser):
 
     def _parse_named_type(self) -> exp.DataType | None:
         """Parse a user-defined structured type by its name."""
+        if self._curr.text.upper() in _OTHER_SYSTEMS and self._next.token_type != TokenType.DOT:
+            raise self._refused(f"Flink has no type {self._curr.text.upper()}")
         name = self._parse_id_var(any_token=False)
         if name is None:
             return None
