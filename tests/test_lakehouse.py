@@ -153,7 +153,7 @@ def test_what_is_only_unknown_is_a_warning_and_never_blocks(
 ) -> None:
     with caplog.at_level(logging.WARNING, "lakehouse_dagster"):
         load(tmp_path, {"a": table("o.a") + job("j", "o.a", "nowhere.b")})
-    assert "sql/a.sql:3:1: warning: The job j reads nowhere.b" in caplog.text
+    assert "sql/a.sql:3:35: warning: The job j reads nowhere.b" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "a\n", "健"])
