@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 _PLAIN_NAME = re.compile(r"[\w$-]+")
 _NEVER_WRAP = 10_000
+_PROGRESS_SECONDS = 5.0
+_MOST_OF_A_KIND = 100
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
 
 
@@ -65,7 +71,8 @@ def plan(
     scripts = find_scripts(paths)
     sessions = [Path(name) for name in session]
     name = catalog or _paimon_catalog((*sessions, *scripts)) or "lake"
-    project = read_project(scripts, catalog=name, session=sessions, base=Path.cwd())
+    with _progress(len(scripts)):
+        project = read_project(scripts, catalog=name, session=sessions, base=Path.cwd())
     problems = sorted((*project.problems, *advise(project)), key=_place)
     if as_json:
         print_json({"scripts": _documents(project, problems)})
@@ -73,6 +80,26 @@ def plan(
         _show(project, problems)
     if project.errors:
         sys.exit(1)
+
+
+@contextmanager
+def _progress(scripts: int) -> Iterator[None]:
+    """Tell on stderr, now and then, that reading goes on."""
+    done = threading.Event()
+    started = time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(_PROGRESS_SECONDS):
+            passed = time.monotonic() - started
+            click.echo(f"Reading {scripts} scripts: {passed:.0f} s so far.", err=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _paimon_catalog(paths: Iterable[Path]) -> str | None:
@@ -258,11 +285,14 @@ def _show(project: Project, problems: Sequence[Problem]) -> None:
             _show_table(tree, table)
         for job in jobs.get(path, ()):
             _show_job(tree, job)
-        for problem in said.get(path, ()):
+        shown, more = _bounded(said.get(path, ()))
+        for problem in shown:
             place = f"{problem.location.line}:{problem.location.column}"
             text = _line(f"{problem.severity.value} {place}", style=_STYLES[problem.severity])
             message = printable(f"  {problem.message} {problem.remedy}")
             tree.add(text.append(message, style="default"))
+        for remedy, count in more.items():
+            tree.add(_line(f"and {count} more of: {remedy} (--json has all)", style="dim"))
         console.print(tree)
     console.print(_line(_summary(project, problems)))
 
@@ -275,6 +305,19 @@ def _by_path(located: Iterable[L]) -> dict[str, list[L]]:
     for one in located:
         found.setdefault(one.location.path, []).append(one)
     return found
+
+
+def _bounded(problems: Iterable[Problem]) -> tuple[list[Problem], Counter[str]]:
+    """The first problems of each kind, told apart by what helps, and how many more there are."""
+    counted: Counter[str] = Counter()
+    shown = []
+    for problem in problems:
+        counted[problem.remedy] += 1
+        if counted[problem.remedy] <= _MOST_OF_A_KIND:
+            shown.append(problem)
+    return shown, Counter(
+        {k: n - _MOST_OF_A_KIND for k, n in counted.items() if n > _MOST_OF_A_KIND}
+    )
 
 
 def _line(text: str, style: str = "") -> Text:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakehouse_dagster.cli import main
+from lakehouse_dagster.sql import read_project
+
+plan_command = importlib.import_module("lakehouse_dagster.cli.plan")
 
 SCRIPT = """\
 CREATE TABLE IF NOT EXISTS ods.work_order (
@@ -226,3 +231,35 @@ def test_the_tree_says_what_is_read_once_and_where_a_dot_is_part_of_a_name(tmp_p
     (unknown,) = [p for p in document["problems"] if "no script declares" in p["message"]]
     assert (unknown["line"], unknown["column"]) == (4, 37)
     assert sum("checkpointing.interval" in p["message"] for p in document["problems"]) == 1
+
+
+def test_a_long_reading_tells_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    echo = plan_command.click.echo
+
+    def hear(message: str, *, err: bool = False) -> None:
+        echo(message, err=err)
+        told.set()
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        assert told.wait(60)
+        return read_project(*arguments, **options)
+
+    monkeypatch.setattr(plan_command.click, "echo", hear)
+    monkeypatch.setattr(plan_command, "_PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr(plan_command, "read_project", slow)
+    result = plan(tmp_path, "--json", orders=SCRIPT)
+    assert "Reading 1 scripts" in result.stderr
+    assert documents(result)[0]["problems"] == []
+
+
+def test_of_many_problems_of_a_kind_the_tree_shows_a_hundred(tmp_path: Path) -> None:
+    script = "this is no SQL;\n" * 150 + "CREATE TABLE ods.t (i INT);"
+    shown = plan(tmp_path, s=script).stdout
+    assert shown.count("begins with no known keyword") == 100
+    assert "and 50 more of: Correct it." in shown
+    assert "150 warnings" in shown
+    (document,) = documents(plan(tmp_path, "--json"))
+    assert len(document["problems"]) == 150
