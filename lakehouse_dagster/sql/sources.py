@@ -70,9 +70,14 @@ _LEGACY_NAMES = {"table": "table-name", "hbase.table-name": "table-name"}
 def mask_secrets(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with the values of secrets replaced; variables are masked as well."""
     return {
-        key: MASK if SECRET_NAME.search(key) else _SECRET_IN_URL.sub(MASK, value)
+        key: MASK if SECRET_NAME.search(key) else mask_address(value)
         for key, value in options.items()
     }
+
+
+def mask_address(text: str) -> str:
+    """Return a text with the users and passwords of addresses in it replaced."""
+    return _SECRET_IN_URL.sub(MASK, text)
 
 
 def is_sink_only(connector: str) -> bool:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.lineage import referenced_columns
 from lakehouse_dagster.sql.model import Column, ColumnKind
+from lakehouse_dagster.sql.sources import mask_address
 
 _MOST_TYPES = 10_000
 _WRITTEN_TYPES: dict[Hashable, str] = {}
@@ -79,7 +80,7 @@ def table_body(create: exp.Create) -> TableBody:
         elements,
         partition_keys=tuple(i.name for i in partitioning.this.expressions) if partitioning else (),
         options=options_of(create),
-        comment=comment.this.name if comment else None,
+        comment=mask_address(comment.this.name) if comment else None,
         columns_known=not derived,
         like=tuple(part.name for part in like.this.parts) if like else (),
         like_options={o.name: o.args["strategy"] for o in like.expressions} if like else {},
@@ -166,7 +167,7 @@ def _column(definition: exp.ColumnDef, primary_key: tuple[str, ...]) -> Column:
         name=definition.name,
         type=_written_type(data_type) if data_type else "",
         nullable=not (not_null or definition.name in primary_key),
-        comment=comment.this.name if comment else None,
+        comment=mask_address(comment.this.name) if comment else None,
         kind=kind,
     )
 

@@ -49,6 +49,7 @@ TABLES = "CREATE TABLE ods.a (i INT); CREATE TABLE ods.b (i INT);"
         ("$ export PASSWORD=hush\nUSE a", "1:19", "PASSWORD"),
         ("-- old password: 'password' = 'hush'\nUSE a", "1:31", "password"),
         ("USE a;\n/* was jdbc://u:hush@h */", "2:17", "an address"),
+        ("CREATE TABLE ods.c (a INT) COMMENT 'of jdbc://u:hush@h'", "1:36", "an address"),
         ("CREATE TABLE ods.c (a INT WITH ('password'='hush')", "1:44", "password"),
     ],
 )  # fmt: skip
