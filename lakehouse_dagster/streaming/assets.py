@@ -125,9 +125,10 @@ def _with_signature(function: F) -> F:
 
 
 def health_check_keys(runtime: Runtime, graph: AssetGraph) -> HealthCheckKeys:
-    """The check of each table that a job writes, by the job's name.
+    """The check of each table that a job writes or compacts, by the job's name.
 
-    Its name is ``job_health``; where several jobs write a table, each has a check of its own.
+    Its name is ``job_health``; where several jobs write a table, each has a check of its own, and
+    so has a compaction job.
     """
     writers = Counter(table for job in runtime.jobs.values() for table in job.sink_keys)
     return {
@@ -135,17 +136,17 @@ def health_check_keys(runtime: Runtime, graph: AssetGraph) -> HealthCheckKeys:
             dg.AssetCheckKey(
                 graph.key(table),
                 HEALTH_CHECK
-                if writers[table] == 1
+                if writers[table] == 1 and table not in job.compacts
                 else f"{HEALTH_CHECK}__{dagster_name(job.name)}",
             )
-            for table in job.sink_keys
+            for table in (*job.sink_keys, *job.compacts)
         )
         for job in runtime.jobs.values()
     }
 
 
 def health_checks(runtime: Runtime, graph: AssetGraph) -> list[dg.AssetChecksDefinition]:
-    """A check of every table that a streaming job writes: whether the job is as it should be."""
+    """A check of every table that a job writes or compacts: whether the job is as it should be."""
     by_job = {job: keys for job, keys in health_check_keys(runtime, graph).items() if keys}
     return [_health_checks(runtime, by_job)] if by_job else []
 
