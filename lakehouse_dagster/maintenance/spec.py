@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from lakehouse_dagster.durations import duration
@@ -20,6 +21,7 @@ from lakehouse_dagster.errors import ConfigurationError
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.I)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _GROUP = re.compile(r"[A-Za-z0-9_.-]+")
+_WILDCARD = re.compile(r"[*?[]")
 _YOUNGEST_ORPHAN = timedelta(days=1)
 
 
@@ -297,10 +299,17 @@ class MaintenancePolicy:
 
     def for_table(self, table: str) -> TablePolicy:
         """The policy of ``database.table``."""
-        fitting = [pattern for pattern in self.tables if fnmatchcase(table, pattern)]
+        fitting = [pattern for pattern in self._patterns if fnmatchcase(table, pattern)]
+        if table in self.tables:
+            fitting.append(table)
         if not fitting:
             return self.default
         return self.tables[max(fitting, key=_letters)]
+
+    @cached_property
+    def _patterns(self) -> tuple[str, ...]:
+        """What can fit another name than its own: names, of which there may be many, cannot."""
+        return tuple(pattern for pattern in self.tables if _WILDCARD.search(pattern))
 
 
 def without_windows(policy: MaintenancePolicy) -> MaintenancePolicy:
