@@ -17,9 +17,8 @@ from typing import Any
 
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.sizes import bytes_of
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.I)
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _GROUP = re.compile(r"[A-Za-z0-9_.-]+")
 _WILDCARD = re.compile(r"[*?[]")
 _YOUNGEST_ORPHAN = timedelta(days=1)
@@ -350,9 +349,8 @@ def size_bytes(value: int | str, *, what: str = "size") -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    found = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
-    if found <= 0:
+    found = bytes_of(value) if isinstance(value, str) else None
+    if not found:
         raise ConfigurationError(
             f"{what} is {value!r}, which is no size.",
             remedy="Write a number with a unit (kb, mb, gb, tb), such as 64 mb.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -28,11 +27,10 @@ from lakehouse_dagster.paimon.manifests import partition_texts, records_of
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.snapshots import from_millis
 from lakehouse_dagster.paimon.table_files import LiveFiles
+from lakehouse_dagster.sizes import bytes_of
 
 F = TypeVar("F")
 
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.I)
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _TARGET_FILE_SIZE = {True: 128 * 1024**2, False: 256 * 1024**2}
 """Paimon's default of ``target-file-size``, of tables with a primary key and without."""
 
@@ -73,7 +71,7 @@ class FactsReader:
     def _facts(self, schema: Mapping[str, Any]) -> TableFacts:
         options: Mapping[str, str] = schema.get("options", {})
         keyed = bool(schema.get("primaryKeys"))
-        target = _size_bytes(options.get("target-file-size")) or _TARGET_FILE_SIZE[keyed]
+        target = bytes_of(options.get("target-file-size", "")) or _TARGET_FILE_SIZE[keyed]
         found = LiveFiles(self._files, self._name, self._path, self._store).sums(
             int(target * SMALL_SHARE)
         )
@@ -259,11 +257,6 @@ def _kind(schema: Mapping[str, Any]) -> TableKind:
         return TableKind.APPEND
     engine = schema.get("options", {}).get("merge-engine", "deduplicate").lower()
     return TableKind.FIRST_ROW if engine == "first-row" else TableKind.PRIMARY_KEY
-
-
-def _size_bytes(text: str | None) -> int | None:
-    match = _SIZE.fullmatch((text or "").strip())
-    return int(match[1]) * _UNITS[match[2].lower()] if match else None
 
 
 def _local_time(value: Any) -> datetime | None:

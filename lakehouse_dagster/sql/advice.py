@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakehouse_dagster.sizes import bytes_of
 from lakehouse_dagster.sql.model import (
     JobDefinition,
     Location,
@@ -33,8 +34,6 @@ _INTERVAL = "execution.checkpointing.interval"
 _MANY_BUCKETS = 64
 _MEBIBYTE = 1024**2
 _WRITE_BUFFER = (256 * _MEBIBYTE, 1024 * _MEBIBYTE)
-_SIZE_UNITS = {"": 1, "b": 1, "k": 1024, "m": _MEBIBYTE, "g": 1024**3, "t": 1024**4}
-_SIZE = re.compile(r"(\d+)\s*([bkmgt]?)(?:b|i?bytes?)?", re.I)
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)", re.I)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -209,7 +208,7 @@ def _on_options(table: TableDefinition, statement: Statement) -> Iterator[Proble
         if key in _COUNT_RULES:
             found = _outside(key, value, _number(value), _COUNT_RULES[key])
         elif key in _SIZE_RULES:
-            found = _outside(key, value, _size_bytes(value), _SIZE_RULES[key])
+            found = _outside(key, value, bytes_of(value), _SIZE_RULES[key])
         elif key in _DURATION_RULES:
             found = _outside(key, value, _seconds(value), _DURATION_RULES[key])
         if found is not None:
@@ -304,11 +303,6 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _size_bytes(text: str) -> float | None:
-    match = _SIZE.fullmatch(text.strip())
-    return int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else None
 
 
 def _seconds(text: str) -> float | None:
