@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from lakehouse_dagster.flink.procedures import call, call_positional
 from lakehouse_dagster.flink.quoting import string_literal
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Partition
-from lakehouse_dagster.maintenance.budget import ActionGroup
+from lakehouse_dagster.maintenance.budget import COMPACTIONS, ActionGroup
 from lakehouse_dagster.maintenance.expire import EXPIRIES
+from lakehouse_dagster.streaming.partitions import DEFAULT_PARTITION
 
 _LONGEST_CHOICE = 16_000
 """Characters of the partitions that one CALL names."""
@@ -19,8 +20,6 @@ _PLAIN_VALUE = re.compile(r"[^,;='\\]+")
 _TIME_ZONES_DIFFER = timedelta(hours=14)
 """The gateway reads a point in time in the time zone of its JVM, which nobody tells us: files are
 taken for orphans only if they are old enough in every time zone."""
-
-DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,10 @@ def calls_of(group: ActionGroup) -> tuple[Call, ...]:
         group: one action, or compactions of one kind.
     """
     if len(group.actions) > 1:
-        return (_compact_together(group.actions),)
+        text = compact_together(group.tables, _strategy(group.actions[0]))
+        return (Call(text, starts_job=True),)
     (action,) = group.actions
-    if action.kind in (ActionKind.COMPACT, ActionKind.COMPACT_FULL):
+    if action.kind in COMPACTIONS:
         return tuple(_compactions(action))
     if action.kind is ActionKind.EXPIRE_PARTITIONS:
         return tuple(_drop_partitions(action))
@@ -86,23 +86,23 @@ def _in_parts(partitions: Sequence[Partition]) -> Iterator[list[Partition]]:
         yield part
 
 
-def _compact_together(actions: Sequence[Action]) -> Call:
-    databases = sorted({action.table.split(".", 1)[0] for action in actions})
-    text = call(
+def compact_together(tables: Sequence[str], strategy: str | None = None) -> str:
+    """The CALL that compacts several tables by one Flink job: once, or always if it streams."""
+    databases = sorted({table.split(".", 1)[0] for table in tables})
+    return call(
         "compact_database",
-        including_databases="|".join(map(literally, databases)),
-        including_tables="|".join(literally(action.table) for action in actions),
+        including_databases="|".join(map(_literally, databases)),
+        including_tables="|".join(map(_literally, tables)),
         mode="combined",
-        compact_strategy=_strategy(actions[0]),
+        compact_strategy=strategy,
     )
-    return Call(text, starts_job=True)
 
 
 def _strategy(action: Action) -> str:
     return "full" if action.kind is ActionKind.COMPACT_FULL else "minor"
 
 
-def literally(name: str) -> str:
+def _literally(name: str) -> str:
     """The name as a regular expression of Java's that fits nothing else."""
     return re.sub(r"([\\.\[\]{}()*+\-?^$|#&~\s])", r"\\\1", name)
 
@@ -116,9 +116,7 @@ def _chosen(partitions: Sequence[Partition]) -> dict[str, str]:
 
 def partition_spec(partition: Partition) -> str | None:
     """The partition as procedures take it; None where their syntax would cut a value."""
-    if not all(value is None or _PLAIN_VALUE.fullmatch(value) for _, value in partition):
-        return None
-    return _as_spec(partition)
+    return _as_spec(partition) if is_plain(partition) else None
 
 
 def is_plain(partition: Partition) -> bool:

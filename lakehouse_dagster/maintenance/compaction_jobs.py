@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink.procedures import call
-from lakehouse_dagster.maintenance.calls import literally
+from lakehouse_dagster.maintenance.calls import compact_together
 from lakehouse_dagster.maintenance.spec import Compaction, MaintenancePolicy
 from lakehouse_dagster.sql.model import JobDefinition, Location, Statement, StatementKind
 from lakehouse_dagster.streaming.spec import DeclaringScript, StartPolicy, StreamingJob
@@ -80,7 +80,7 @@ def _job(
             name=name,
             name_is_explicit=True,
             statement=Statement(
-                _together(tables) if together else call("compact", table=tables[0]),
+                compact_together(tables) if together else call("compact", table=tables[0]),
                 _PLACE,
                 StatementKind.ACTION,
             ),
@@ -103,14 +103,4 @@ def _job(
             )
         ),
         compacts=tuple(tables),
-    )
-
-
-def _together(tables: Sequence[str]) -> str:
-    databases = sorted({table.split(".", 1)[0] for table in tables})
-    return call(
-        "compact_database",
-        including_databases="|".join(map(literally, databases)),
-        including_tables="|".join(map(literally, tables)),
-        mode="combined",
     )

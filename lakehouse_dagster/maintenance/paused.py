@@ -28,8 +28,6 @@ from lakehouse_dagster.streaming.start import start_or_adopt
 from lakehouse_dagster.streaming.stop import stop_running
 from lakehouse_dagster.system_db import DesiredState, Incarnation
 
-_NO_ROWS = ("COMPACT", "ANALYZE")
-
 
 @dataclass
 class Paused:
@@ -61,9 +59,7 @@ class Paused:
         reader = _reader(self.held)
         since = (reader.latest_snapshot_id() or 0) - self.snapshot_id
         newest = reader.newest_snapshots(since) if since > 0 else ()
-        return [
-            f"{s.commit_kind} of {s.commit_user}" for s in newest if s.commit_kind not in _NO_ROWS
-        ]
+        return [f"{s.commit_kind} of {s.commit_user}" for s in newest if s.moves_rows]
 
     def refuse_new_commits(self) -> None:
         """Raise ``MaintenanceRefusedError`` if somebody writes while our jobs stand still."""

@@ -57,7 +57,7 @@ def still_writing(
     times: dict[str, list[datetime]] = {}
     for snapshot in snapshots:
         mine = snapshot.commit_user.startswith(tuple(ours)) if ours else False
-        if snapshot.commit_kind not in ("COMPACT", "ANALYZE") and not mine:
+        if snapshot.moves_rows and not mine:
             times.setdefault(snapshot.commit_user, []).append(snapshot.committed_at)
     found = []
     for user, at in times.items():

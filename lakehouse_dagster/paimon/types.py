@@ -49,6 +49,11 @@ class Snapshot:
     delta_record_count: int
     changelog_record_count: int | None
 
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows may have come or gone by it: files that were merged hold the same ones."""
+        return self.commit_kind not in ("COMPACT", "ANALYZE")
+
 
 @dataclass(frozen=True)
 class SnapshotRange:
