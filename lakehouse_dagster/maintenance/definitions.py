@@ -9,6 +9,7 @@ from pydantic import Field
 
 from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.maintenance.actions import ActionKind, describe
+from lakehouse_dagster.maintenance.budget import COMPACTIONS
 from lakehouse_dagster.maintenance.checks import maintenance_checks
 from lakehouse_dagster.maintenance.events import in_words, observation
 from lakehouse_dagster.maintenance.held import Keeper
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lakehouse_dagster.maintenance.maintain import Maintained
     from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
 
-COMPACTION = frozenset({ActionKind.COMPACT, ActionKind.COMPACT_FULL})
 EXPIRY = frozenset(
     {
         ActionKind.EXPIRE_SNAPSHOTS,
@@ -148,17 +148,9 @@ class _Jobs:
 
         @dg.op(name=f"{self._prefix}_{name}_tables", tags=CANCELLABLE, pool=self._pool)
         def act(context: dg.OpExecutionContext, config: Maintain) -> None:
-            from lakehouse_dagster.maintenance.maintain import maintain_in_rounds
-
             # Whoever starts the job has chosen the time: windows are for the sensor.
             policy = self.policy if name == "maintain" else without_windows(self.policy)
-            chosen = self._known(config.tables) or self.tables
-            self._told(
-                context,
-                lambda holder: maintain_in_rounds(
-                    self.keeper, policy, chosen, holder=holder, kinds=kinds, log=context.log
-                ),
-            )
+            self._do_what_is_due(context, config.tables, policy, kinds)
 
         job = f"{self._prefix}_{name}"
         return one_op_job(job, act, f"{description}, of chosen tables or of all.")
@@ -168,23 +160,13 @@ class _Jobs:
 
         @dg.op(name=f"{self._prefix}_compact_tables", tags=CANCELLABLE, pool=self._pool)
         def act(context: dg.OpExecutionContext, config: Compact) -> None:
-            from lakehouse_dagster.maintenance.maintain import compact_now, maintain_in_rounds
+            from lakehouse_dagster.maintenance.maintain import compact_now
 
-            chosen = self._known(config.tables)
             if config.only_if_due:
                 policy = without_windows(self.policy)
-                self._told(
-                    context,
-                    lambda holder: maintain_in_rounds(
-                        self.keeper,
-                        policy,
-                        chosen or self.tables,
-                        holder=holder,
-                        kinds=COMPACTION,
-                        log=context.log,
-                    ),
-                )
+                self._do_what_is_due(context, config.tables, policy, frozenset(COMPACTIONS))
                 return
+            chosen = self._known(config.tables)
             if not chosen:
                 raise dg.Failure(
                     "No table was named. There is no way to say all: name them, or compact "
@@ -208,6 +190,24 @@ class _Jobs:
             f"{self._prefix}_compact",
             act,
             "Compact chosen tables in full, now, or only what is due.",
+        )
+
+    def _do_what_is_due(
+        self,
+        context: dg.OpExecutionContext,
+        tables: Sequence[str],
+        policy: MaintenancePolicy,
+        kinds: frozenset[ActionKind],
+    ) -> None:
+        """Of these kinds; on all tables where none is named."""
+        from lakehouse_dagster.maintenance.maintain import maintain_in_rounds
+
+        chosen = self._known(tables) or self.tables
+        self._told(
+            context,
+            lambda holder: maintain_in_rounds(
+                self.keeper, policy, chosen, holder=holder, kinds=kinds, log=context.log
+            ),
         )
 
     def _known(self, names: Sequence[str]) -> tuple[str, ...]:
