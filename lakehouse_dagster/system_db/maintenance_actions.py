@@ -8,7 +8,17 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, TypedDict
 
-from sqlalchemy import RowMapping, Subquery, case, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Select,
+    Subquery,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
 
 from lakehouse_dagster.errors import SystemDatabaseError
 from lakehouse_dagster.system_db import schema
@@ -178,41 +188,21 @@ class MaintenanceActions:
 
     def running(self) -> tuple[ActionRecord, ...]:
         """The actions that are not over, as far as is known."""
-        query = (
-            select(*_columns)
-            .where(_actions.c.lakehouse == self._lakehouse)
-            .where(_actions.c.state == ActionState.RUNNING.value)
-            .order_by(_actions.c.started_at)
-        )
-        with self._db.read() as connection:
-            return tuple(_record(row) for row in connection.execute(query).mappings())
+        running = self._where(_actions.c.state == ActionState.RUNNING.value)
+        return self._read(running.order_by(_actions.c.started_at))
 
     def of_table(self, table: str, most: int = 50) -> tuple[ActionRecord, ...]:
         """At most so many of the newest actions on a table, newest first."""
-        query = (
-            select(*_columns)
-            .where(_actions.c.lakehouse == self._lakehouse)
-            .where(_actions.c.table_name == table)
-            .order_by(_actions.c.started_at.desc())
-            .limit(most)
-        )
-        with self._db.read() as connection:
-            return tuple(_record(row) for row in connection.execute(query).mappings())
+        of_table = self._where(_actions.c.table_name == table)
+        return self._read(of_table.order_by(_actions.c.started_at.desc()).limit(most))
 
     def ended_since(self, moment: datetime) -> tuple[ActionRecord, ...]:
         """The actions that were over at or after a moment, oldest first."""
-        query = (
-            select(*_columns)
-            .where(_actions.c.lakehouse == self._lakehouse)
-            .where(_actions.c.ended_at >= moment)
-            .order_by(_actions.c.ended_at)
-        )
-        with self._db.read() as connection:
-            return tuple(_record(row) for row in connection.execute(query).mappings())
+        return self._read(self._where(_actions.c.ended_at >= moment).order_by(_actions.c.ended_at))
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """How each kind of action went on each table so far, by one query."""
-        done = _newest(ActionState.DONE, self._lakehouse)
+        done = _last_done(self._lakehouse)
         failed = (_actions.c.state == ActionState.FAILED.value) & (
             done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at)
         )
@@ -268,28 +258,23 @@ class MaintenanceActions:
 
     def last_done(self, kind: str) -> dict[str, ActionRecord]:
         """The newest action of a kind that was done on each table, by table."""
-        done = _newest(ActionState.DONE, self._lakehouse)
-        query = (
-            select(*_columns)
-            .join(
-                done,
-                (done.c.table_name == _actions.c.table_name)
-                & (done.c.kind == _actions.c.kind)
-                & (done.c.done_at == _actions.c.ended_at),
-            )
-            .where(_actions.c.lakehouse == self._lakehouse, _actions.c.kind == kind)
-            .where(_actions.c.state == ActionState.DONE.value)
+        done = _last_done(self._lakehouse)
+        query = self._where(
+            _actions.c.kind == kind, _actions.c.state == ActionState.DONE.value
+        ).join(
+            done,
+            (done.c.table_name == _actions.c.table_name)
+            & (done.c.kind == _actions.c.kind)
+            & (done.c.done_at == _actions.c.ended_at),
         )
-        with self._db.read() as connection:
-            records = [_record(row) for row in connection.execute(query).mappings()]
-        return {record.table_name: record for record in records}
+        return {record.table_name: record for record in self._read(query)}
 
     def prune(self, ended_before: datetime) -> int:
         """Forget actions that ended before a moment; how many they were.
 
         The last one of its kind that was done on its table stays: what is due follows from it.
         """
-        done = _newest(ActionState.DONE, self._lakehouse)
+        done = _last_done(self._lakehouse)
         last = (
             select(done.c.done_at)
             .where(done.c.table_name == _actions.c.table_name, done.c.kind == _actions.c.kind)
@@ -300,16 +285,24 @@ class MaintenanceActions:
         with self._db.write() as connection:
             return int(connection.execute(delete(_actions).where(old, superseded)).rowcount)
 
+    def _where(self, *conditions: ColumnElement[bool]) -> Select[Any]:
+        """A query for the actions of this lakehouse that fulfil the conditions."""
+        return select(*_columns).where(_actions.c.lakehouse == self._lakehouse, *conditions)
 
-def _newest(state: ActionState, lakehouse: str) -> Subquery:
-    """When each kind of action last came to this end on each table."""
+    def _read(self, query: Select[Any]) -> tuple[ActionRecord, ...]:
+        with self._db.read() as connection:
+            return tuple(_record(row) for row in connection.execute(query).mappings())
+
+
+def _last_done(lakehouse: str) -> Subquery:
+    """When each kind of action was last done on each table."""
     return (
         select(
             _actions.c.table_name,
             _actions.c.kind,
             func.max(_actions.c.ended_at, type_=UtcDateTime).label("done_at"),
         )
-        .where(_actions.c.lakehouse == lakehouse, _actions.c.state == state.value)
+        .where(_actions.c.lakehouse == lakehouse, _actions.c.state == ActionState.DONE.value)
         .group_by(_actions.c.table_name, _actions.c.kind)
         .subquery()
     )
