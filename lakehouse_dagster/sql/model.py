@@ -290,12 +290,32 @@ class JobDefinition:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over what the job runs; white space and comments do not count."""
-        digest = hashlib.sha256()
-        for statement in (*self.setup, self.statement):
-            digest.update(significant_text(statement.text).encode() + b"\0")
+        digest = _digest_of_setup(self.setup)
+        digest.update(_what_counts(self.statement))
         for key, value in sorted(self.settings.items()):
             digest.update(f"{key}={value}".encode() + b"\0")
         return digest.hexdigest()
+
+
+_last_setup: tuple[tuple[Statement, ...], hashlib._Hash] = ((), hashlib.sha256())
+
+
+def _digest_of_setup(setup: tuple[Statement, ...]) -> hashlib._Hash:
+    """A digest to go on with; that of a script's next job begins with that of the one before."""
+    global _last_setup
+    known, digest = _last_setup
+    # The same objects: comparing them is quick.
+    if setup[: len(known)] != known:
+        known, digest = (), hashlib.sha256()
+    digest = digest.copy()
+    for statement in setup[len(known) :]:
+        digest.update(_what_counts(statement))
+    _last_setup = (setup, digest)
+    return digest.copy()
+
+
+def _what_counts(statement: Statement) -> bytes:
+    return significant_text(statement.text).encode() + b"\0"
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,26 @@ def test_the_fingerprint_ignores_space_and_comments_only() -> None:
         assert fingerprint(changed) != first
 
 
+def test_fingerprints_stay_what_they_are_stored_as_in_whatever_order_they_are_asked_for() -> None:
+    text = """
+CREATE TABLE a (x INT);  -- one
+INSERT INTO b SELECT x FROM a;
+CREATE TABLE c (x INT);
+SET 'k' = 'v';
+INSERT INTO d SELECT x FROM c;
+"""
+    stored = [
+        "8ce9f575a6a5d44151923f2f08b90813658e1c85d59fcc28d67adeecb438c00a",
+        "af139c165d68efcb25c140c2ebabef18701ce535431b056a34aef70c2954063f",
+    ]
+    other = read("CREATE TABLE a (x STRING); INSERT INTO b SELECT x FROM a").jobs[0]
+    first, second = read(text).jobs
+    assert [first.fingerprint, second.fingerprint] == stored
+    assert [second.fingerprint, first.fingerprint] == stored[::-1]
+    assert other.fingerprint not in stored
+    assert second.fingerprint == stored[1]
+
+
 def test_setup_holds_what_makes_the_session_and_nothing_that_acts() -> None:
     script = read(
         "CREATE CATALOG lake WITH ('type' = 'paimon'); CREATE CATALOG h WITH ('type' = 'hive');"
