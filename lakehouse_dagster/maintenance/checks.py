@@ -16,8 +16,7 @@ from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.names import dagster_name
 
 if TYPE_CHECKING:
-    # SQLAlchemy comes with them: loading definitions does not wait for that.
-    from lakehouse_dagster.maintenance.situation import Surroundings
+    # SQLAlchemy comes with it: loading definitions does not wait for that.
     from lakehouse_dagster.maintenance.survey import Looked
 
 
@@ -66,28 +65,18 @@ def maintenance_checks(
         can_subset=True,
     )
     def kept_in_shape(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from lakehouse_dagster.maintenance.situation import Surroundings
+        from lakehouse_dagster.maintenance.survey import survey
 
-        selected, surroundings = context.selected_asset_check_keys, Surroundings(keeper)
-        for table, of_table in names.items():
-            key = graph.key(table)
-            chosen = [name for name in of_table if dg.AssetCheckKey(key, name) in selected]
-            if chosen:
-                outcomes = evaluate(keeper, policy, table, _look_at(policy, table, surroundings))
-                yield from (as_result(evaluation(key, name, outcomes[name])) for name in chosen)
+        selected = context.selected_asset_check_keys
+        chosen = {
+            table: [
+                name for name in of_table if dg.AssetCheckKey(graph.key(table), name) in selected
+            ]
+            for table, of_table in names.items()
+        }
+        wanted = [table for table, of_table in chosen.items() if of_table]
+        for table, looked in survey(keeper, policy, wanted):
+            key, outcomes = graph.key(table), evaluate(keeper, policy, table, looked)
+            yield from (as_result(evaluation(key, name, outcomes[name])) for name in chosen[table])
 
     return [kept_in_shape]
-
-
-def _look_at(
-    policy: MaintenancePolicy, table: str, surroundings: "Surroundings"
-) -> "Looked | LakehouseError | None":
-    from lakehouse_dagster.maintenance.survey import look_at
-
-    keeper = surroundings.keeper
-    try:
-        if not keeper.runtime.catalog.open().table(table).exists():
-            return None
-        return look_at(keeper, policy.for_table(table), table, surroundings)
-    except LakehouseError as error:
-        return error

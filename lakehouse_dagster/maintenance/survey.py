@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,7 +50,7 @@ def look_at(
 
 
 def survey(
-    keeper: Keeper, policy: MaintenancePolicy, tables: Sequence[str], *, seconds: float
+    keeper: Keeper, policy: MaintenancePolicy, tables: Sequence[str], *, seconds: float = math.inf
 ) -> Iterator[tuple[str, Looked | LakehouseError | None]]:
     """Look at tables one after the other, until so many seconds have passed.
 
