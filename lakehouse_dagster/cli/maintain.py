@@ -75,7 +75,7 @@ def maintain(
         print_json(as_data(outcome))
     else:
         _say(outcome, dry_run)
-    failed = [r for r in outcome.done if r.state.value not in ("done", "refused")]
+    failed = [r for r in outcome.done if r.state.value != "done"]
     for failure in outcome.failures:
         click.echo(f"Error: {', '.join(failure.tables)}: {failure.error}", err=True)
     for record in failed:

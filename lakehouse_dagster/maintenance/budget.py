@@ -27,11 +27,6 @@ class ActionGroup:
         """The tables concerned."""
         return tuple(action.table for action in self.actions)
 
-    @property
-    def rewrite_bytes(self) -> int:
-        """What all of them together rewrite."""
-        return sum(action.rewrite_bytes for action in self.actions)
-
 
 @dataclass(frozen=True)
 class Postponed:

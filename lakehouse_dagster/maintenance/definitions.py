@@ -261,7 +261,7 @@ def _summary(context: dg.OpExecutionContext, done: "Maintained") -> None:
 
 
 def _bad(record: "ActionRecord") -> bool:
-    return record.state.value not in ("done", "refused")
+    return record.state.value != "done"
 
 
 def _as_table(records: Sequence["ActionRecord"]) -> str:

@@ -36,13 +36,6 @@ class ActionState(str, Enum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    REFUSED = "refused"
-    """Looked at once more, it must not be done: nothing was changed."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing of it runs any more."""
-        return self is not ActionState.RUNNING
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,6 @@ class ActionChanges(TypedDict, total=False):
     attempts: int
     writer_restarts: int
     ended_at: datetime | None
-    before: str | None
     after: str | None
     error: str | None
 
