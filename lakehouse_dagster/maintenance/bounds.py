@@ -70,7 +70,7 @@ def outcomes(looked: Looked, policy: TablePolicy, now: datetime) -> Mapping[str,
 
 def _small_files(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
     facts = looked.facts
-    small = sum(bucket.small_files for bucket in facts.buckets)
+    small = facts.small_files
     share = small / facts.files if facts.files else 0.0
     text = f"{small} of {facts.files} files are small."
     fails = small > bounds.small_files and share > bounds.small_share

@@ -349,8 +349,8 @@ def figures_of(facts: TableFacts) -> dict[str, int]:
     return {
         "files": facts.files,
         "bytes": facts.size_bytes,
-        "small_files": sum(bucket.small_files for bucket in facts.buckets),
-        "level0_files": sum(bucket.level0_files for bucket in facts.buckets),
+        "small_files": facts.small_files,
+        "level0_files": facts.level0_files,
         "partitions": len({bucket.partition for bucket in facts.buckets}),
         "snapshots": facts.snapshot_count,
         "changelogs": facts.changelog_count,

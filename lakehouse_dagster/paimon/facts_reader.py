@@ -23,7 +23,12 @@ from lakehouse_dagster.paimon.file_facts import (
     TagFacts,
 )
 from lakehouse_dagster.paimon.files import WarehouseFiles
-from lakehouse_dagster.paimon.manifests import partition_texts, records_of
+from lakehouse_dagster.paimon.manifests import (
+    both_lists,
+    manifests_of,
+    partition_texts,
+    records_of,
+)
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.snapshots import from_millis
 from lakehouse_dagster.paimon.table_files import LiveFiles
@@ -129,8 +134,9 @@ class FactsReader:
         if stored.shown is None:
             manifests = tuple(
                 manifest["_FILE_SIZE"]
-                for name in (document["baseManifestList"], document["deltaManifestList"])
-                for manifest in records_of(self._files, f"{self._path}/manifest/{name}", self._name)
+                for manifest in manifests_of(
+                    self._files, self._name, self._path, both_lists(document)
+                )
             )
             buckets = self._buckets(schema, stored.sums, self._deleted_records(document))
             # Frozen, but this is no part of what it is: only what has been worked out from it.

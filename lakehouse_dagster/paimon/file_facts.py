@@ -140,6 +140,16 @@ class TableFacts:
         return sum(bucket.size_bytes for bucket in self.buckets)
 
     @property
+    def small_files(self) -> int:
+        """Live data files that are small."""
+        return sum(bucket.small_files for bucket in self.buckets)
+
+    @property
+    def level0_files(self) -> int:
+        """Live data files that nothing has merged yet."""
+        return sum(bucket.level0_files for bucket in self.buckets)
+
+    @property
     def unprotected_branches(self) -> Mapping[str, int]:
         """Branches whose tag was deleted, with the snapshot that they were made from.
 

@@ -7,7 +7,7 @@ also decodes the statistics of every column of every file, which nobody here nee
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -33,28 +33,43 @@ def delta_entries(
     Raises:
         SnapshotNotFoundError: a manifest is gone: the snapshot expired while it was read.
     """
-    folder = f"{table_path}/manifest"
-    entries: list[dict[str, Any]] = []
-    for manifest in records_of(files, f"{folder}/{document['deltaManifestList']}", table_name):
-        entries += records_of(files, f"{folder}/{manifest['_FILE_NAME']}", table_name)
-    return entries
+    return list(entries_of(files, table_name, table_path, [document["deltaManifestList"]]))
 
 
 def live_entries(
     files: WarehouseFiles, table_name: str, table_path: str, document: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """The entries of the files that a snapshot consists of; arguments as of ``delta_entries``."""
-    folder = f"{table_path}/manifest"
     live: dict[tuple[object, ...], dict[str, Any]] = {}
-    for listed in (document["baseManifestList"], document["deltaManifestList"]):
-        for manifest in records_of(files, f"{folder}/{listed}", table_name):
-            for entry in records_of(files, f"{folder}/{manifest['_FILE_NAME']}", table_name):
-                key = (entry["_PARTITION"], entry["_BUCKET"], entry["_FILE"]["_FILE_NAME"])
-                if entry["_KIND"] == _ADD:
-                    live[key] = entry
-                else:
-                    live.pop(key, None)
+    for entry in entries_of(files, table_name, table_path, both_lists(document)):
+        key = (entry["_PARTITION"], entry["_BUCKET"], entry["_FILE"]["_FILE_NAME"])
+        if entry["_KIND"] == _ADD:
+            live[key] = entry
+        else:
+            live.pop(key, None)
     return list(live.values())
+
+
+def both_lists(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The names of the manifest lists of a snapshot: what was before it, and what it changed."""
+    return document["baseManifestList"], document["deltaManifestList"]
+
+
+def manifests_of(
+    files: WarehouseFiles, table_name: str, table_path: str, manifest_lists: Iterable[str]
+) -> Iterator[dict[str, Any]]:
+    """What manifest lists say of each manifest; arguments and errors as of ``delta_entries``."""
+    for name in manifest_lists:
+        yield from records_of(files, f"{table_path}/manifest/{name}", table_name)
+
+
+def entries_of(
+    files: WarehouseFiles, table_name: str, table_path: str, manifest_lists: Iterable[str]
+) -> Iterator[dict[str, Any]]:
+    """The entries of all their manifests, in order; arguments and errors likewise."""
+    for manifest in manifests_of(files, table_name, table_path, manifest_lists):
+        path = f"{table_path}/manifest/{manifest['_FILE_NAME']}"
+        yield from records_of(files, path, table_name)
 
 
 def records_of(files: WarehouseFiles, path: str, table_name: str) -> list[dict[str, Any]]:
@@ -139,13 +154,12 @@ def partition_texts(
     with translated_errors("understand a table's schema", options):
         from pypaimon.schema.table_schema import TableSchema
 
-        fields = {field.name: field for field in TableSchema.from_json(json.dumps(schema)).fields}
+        by_name = {field.name: field for field in TableSchema.from_json(json.dumps(schema)).fields}
+    fields = [by_name[key] for key in keys]
     return {
         row: tuple(
             (column, None if value is None else str(value))
-            for column, value in _partition_values(
-                bytes.fromhex(row), [fields[key] for key in keys], options
-            ).items()
+            for column, value in _partition_values(bytes.fromhex(row), fields, options).items()
         )
         for row in rows
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError
@@ -16,7 +16,7 @@ from lakehouse_dagster.paimon.bucket_facts import (
 )
 from lakehouse_dagster.paimon.file_facts import FactStore, StoredSums
 from lakehouse_dagster.paimon.files import WarehouseFiles
-from lakehouse_dagster.paimon.manifests import records_of
+from lakehouse_dagster.paimon.manifests import both_lists, delta_entries, entries_of
 from lakehouse_dagster.paimon.snapshots import SnapshotFolder
 
 FOLDED_AT_MOST = 200
@@ -71,7 +71,8 @@ class LiveFiles:
             if sums is not None:
                 return self._saved(document, fingerprint, small_below_bytes, sums)
         sums = {}
-        fold(sums, self._all_entries(document), small_below_bytes)
+        entries = entries_of(self._files, self._name, self._path, both_lists(document))
+        fold(sums, entries, small_below_bytes)
         return self._saved(document, fingerprint, small_below_bytes, sums)
 
     def _saved(
@@ -101,21 +102,12 @@ class LiveFiles:
             if step is None:
                 return None
             try:
-                entries = self._entries(step["deltaManifestList"])
+                entries = delta_entries(self._files, self._name, self._path, step)
                 fold(sums, entries, known.small_below_bytes)
             except (SnapshotNotFoundError, FactsDoNotAddUpError):
                 return None
         records = sum(of_bucket.records for of_bucket in sums.values())
         return sums if records == document.get("totalRecordCount", records) else None
-
-    def _all_entries(self, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        for manifest_list in (document["baseManifestList"], document["deltaManifestList"]):
-            yield from self._entries(manifest_list)
-
-    def _entries(self, manifest_list: str) -> Iterator[Mapping[str, Any]]:
-        folder = f"{self._path}/manifest"
-        for manifest in records_of(self._files, f"{folder}/{manifest_list}", self._name):
-            yield from records_of(self._files, f"{folder}/{manifest['_FILE_NAME']}", self._name)
 
 
 def _fingerprint(document: Mapping[str, Any]) -> str:
