@@ -28,7 +28,7 @@ from lakehouse_dagster.sql.model import (
 )
 from lakehouse_dagster.sql.scanner import TokenKind, scan
 from lakehouse_dagster.sql.settings import parse_set
-from lakehouse_dagster.sql.statements import LineIndex, shifted
+from lakehouse_dagster.sql.statements import place_in
 
 _INTERVAL = "execution.checkpointing.interval"
 _MANY_BUCKETS = 64
@@ -218,8 +218,7 @@ def _on_options(table: TableDefinition, statement: Statement) -> Iterator[Proble
 def _option_place(statement: Statement, key: str) -> Location:
     for token in scan(statement.text):
         if token.kind is TokenKind.STRING and token.text == f"'{key}'":
-            index = LineIndex(statement.text, statement.location.path)
-            return shifted(statement.location, index.locate(token.offset))
+            return place_in(statement, token.offset)
     return statement.location
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from lakehouse_dagster.sql.model import Location, Problem, Severity, Statement, beginning
 from lakehouse_dagster.sql.parsing import nodes_within
 from lakehouse_dagster.sql.scanner import scan
-from lakehouse_dagster.sql.statements import LineIndex, shifted
+from lakehouse_dagster.sql.statements import place_in
 
 _UNREPEATABLE = frozenset(
     {
@@ -129,6 +129,5 @@ def _place(statement: Statement, word: str) -> Location:
     """Where a word first stands in the statement."""
     for token in scan(statement.text):
         if token.is_word(word):
-            index = LineIndex(statement.text, statement.location.path)
-            return shifted(statement.location, index.locate(token.offset))
+            return place_in(statement, token.offset)
     return statement.location

@@ -15,7 +15,7 @@ from lakehouse_dagster.sql.model import (
     TableDefinition,
     TableName,
 )
-from lakehouse_dagster.sql.scanner import TokenKind, scan
+from lakehouse_dagster.sql.scanner import scan
 
 _AUDIT_LOG = "audit_log"
 _ROW_KIND = "rowkind"
@@ -84,7 +84,7 @@ def _fields(row: str) -> Iterator[str]:
         if name_comes:
             name_comes = False
             if all(opened):
-                yield text[1:-1].replace("``", "`") if token.kind is TokenKind.NAME else text
+                yield token.content
         elif text in ("<", "("):
             opened.append(before.upper() == "ROW")
             name_comes = opened[-1]

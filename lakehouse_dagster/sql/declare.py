@@ -9,7 +9,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from lakehouse_dagster.sql import dialect_nodes as nodes
-from lakehouse_dagster.sql import parsing, tables
+from lakehouse_dagster.sql import parsing, tables, written
 from lakehouse_dagster.sql.alter import NotFollowedError, altered
 from lakehouse_dagster.sql.contradictions import contradicts, declared_differently
 from lakehouse_dagster.sql.lineage import QueryLineage, query_lineage
@@ -96,7 +96,7 @@ class DeclarationReader:
     def function(self, statement: Statement) -> None:
         """Read CREATE FUNCTION."""
         words = ("CREATE", "TEMPORARY", "SYSTEM", "FUNCTION", "IF", "NOT", "EXISTS")
-        parts = parsing.written_name_after(statement.text, *words)
+        parts = written.name_after(statement.text, *words)
         if parts:
             self._session.functions.add(parts[-1].lower())
         self._create(statement)
@@ -154,7 +154,7 @@ class DeclarationReader:
     def alter(self, statement: Statement) -> None:
         """Follow ALTER TABLE and ALTER VIEW; a table whose outcome is not certain is unknown."""
         words = ("ALTER", "TABLE", "TEMPORARY", "VIEW", "IF", "EXISTS")
-        parts = parsing.written_name_after(self._fill(statement).text, *words)
+        parts = written.name_after(self._fill(statement).text, *words)
         name = self._session.resolve(parts) if parts else None
         try:
             tree = parsing.parse(self._filled(statement), written=statement)
@@ -173,14 +173,14 @@ class DeclarationReader:
     def drop_temporary(self, statement: Statement) -> None:
         """Read DROP TEMPORARY TABLE or VIEW: what it hid shows again."""
         words = ("DROP", "TEMPORARY", "TABLE", "VIEW", "IF", "EXISTS")
-        parts = parsing.written_name_after(self._fill(statement).text, *words)
+        parts = written.name_after(self._fill(statement).text, *words)
         if parts:
             self._session.temporary.pop(self._session.resolve(parts), None)
 
     def declare_unreadable(self, statement: Statement) -> None:
         """Remember a table or view that exists, of which nothing but the name is known."""
         text = self._fill(statement).text
-        parts = parsing.written_name_after(text, *_CREATE_WORDS)
+        parts = written.name_after(text, *_CREATE_WORDS)
         name = self._session.resolve(parts) if parts else None
         if name is None or placeholder_in(str(name)) is not None:
             return
@@ -193,7 +193,7 @@ class DeclarationReader:
             self._remember_view(unknown)
         elif temporary:
             self._session.temporary[name] = UnknownRelation.unreadable(name)
-        elif parsing.written_option(text, "connector") not in (None, "paimon"):
+        elif written.option(text, "connector") not in (None, "paimon"):
             self._session.lasting[name] = UnknownRelation.unreadable(name)
         elif name.catalog == self._session.lake:
             self._declare(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from lakehouse_dagster.sql import columns, parsing
+from lakehouse_dagster.sql import columns, parsing, written
 from lakehouse_dagster.sql.advice_queries import insert_advice
 from lakehouse_dagster.sql.functions import unknown_functions
 from lakehouse_dagster.sql.lineage import insert_lineage, query_lineage
@@ -166,7 +166,7 @@ class JobReader:
                     Severity.WARNING,
                     f"Flink has no function {name}, and no script creates it.",
                     "Look at its spelling, or CREATE TEMPORARY FUNCTION before the statement.",
-                    location=parsing.place_of(name, statement),
+                    location=written.place_of(name, statement),
                 )
 
     def _with_lineage(
@@ -192,7 +192,7 @@ class JobReader:
         self, insert: Statement, filled: Statement, error: UnreadableStatementError
     ) -> Flow:
         words = ("EXECUTE", "INSERT", "INTO", "OVERWRITE", "TABLE")
-        parts = parsing.written_name_after(filled.text, *words)
+        parts = written.name_after(filled.text, *words)
         reads = Reads(unknown=(error.reason,))
         return self._complete(insert, parts, reads, location=error.location, remedy=_UNREADABLE)
 

@@ -44,7 +44,7 @@ def names_in(clauses: str) -> Iterator[tuple[str, ...]]:
         keyword = len(parts) == 1 and parts[0].kind is TokenKind.WORD
         keyword = keyword and is_clause_word(parts[0].text)
         if _is_name(parts[0]) and not called and not keyword:
-            yield tuple(_name(part) for part in parts)
+            yield tuple(part.content for part in parts)
 
 
 def _is_name(token: Token) -> bool:
@@ -54,9 +54,3 @@ def _is_name(token: Token) -> bool:
 
 def _is_dot_and_name(tokens: list[Token]) -> bool:
     return len(tokens) == 2 and tokens[0].text == "." and _is_name(tokens[1])
-
-
-def _name(token: Token) -> str:
-    if token.kind is TokenKind.NAME:
-        return token.text[1:-1].replace("``", "`")
-    return token.text

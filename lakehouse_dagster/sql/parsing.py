@@ -10,8 +10,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql.dialect import Flink
 from lakehouse_dagster.sql.model import Location, Statement, TableName
-from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
-from lakehouse_dagster.sql.statements import LineIndex, shifted
+from lakehouse_dagster.sql.statements import place_in, shifted
 
 # Room for 280 brackets within one another, which take up to 21 calls each. It is a setting of the
 # process, and scripts are read in one of their own; Python 3.10 has room for it on its C stack too.
@@ -71,10 +70,8 @@ def _unreadable(
     said = _in_our_words(first.get("description") or "")
     if at_end:
         # sqlglot points at the last word, after which something is missing.
-        end = LineIndex(statement.text, statement.location.path).locate(len(statement.text))
-        return UnreadableStatementError(
-            f"{said}, but the statement ends.", shifted(statement.location, end)
-        )
+        end = place_in(statement, len(statement.text))
+        return UnreadableStatementError(f"{said}, but the statement ends.", end)
     text = first.get("highlight") or ""
     # sqlglot gives the column of the token's last character.
     column = max((first.get("col") or 1) - len(text) + 1, 1)
@@ -172,60 +169,3 @@ def name_parts(table: exp.Table) -> tuple[str, ...]:
 def qualify(parts: tuple[str, ...], catalog: str, database: str) -> TableName:
     """Complete a name as Flink does: from the current catalog and database."""
     return TableName(*((catalog, database)[: 3 - len(parts)] + parts))
-
-
-def place_of(name: str, statement: Statement) -> Location:
-    """Return where a name first stands in a statement, or where the statement begins."""
-    for token in scan(statement.text):
-        if _is_name(token) and _name(token) == name:
-            index = LineIndex(statement.text, statement.location.path)
-            return shifted(statement.location, index.locate(token.offset))
-    return statement.location
-
-
-def written_name_after(text: str, *words: str) -> tuple[str, ...] | None:
-    """Find the name that follows keywords at the beginning of a statement, without parsing it.
-
-    Args:
-        words: Keywords of which any number may stand before the name, the first of them first.
-    """
-    tokens = [token for token in scan(text) if not token.is_trivia]
-    position = 0
-    while position < len(tokens) and tokens[position].is_word(*words):
-        position += 1
-    if position == 0:
-        return None
-    parts: list[str] = []
-    while position < len(tokens) and len(parts) < 3 and _is_name(tokens[position]):
-        parts.append(_name(tokens[position]))
-        if position + 1 < len(tokens) and _touches(tokens[position], tokens[position + 1]):
-            return None
-        if position + 1 >= len(tokens) or tokens[position + 1].text != ".":
-            return tuple(parts)
-        position += 2
-    return None
-
-
-def written_option(text: str, key: str) -> str | None:
-    """Return the value of an option such as ``'connector' = 'kafka'``, without parsing the text."""
-    tokens = [token for token in scan(text) if not token.is_trivia]
-    for name, sign, value in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        is_option = (name.text, sign.text, value.kind) == (f"'{key}'", "=", TokenKind.STRING)
-        if is_option:
-            return value.text[1:-1]
-    return None
-
-
-def _is_name(token: Token) -> bool:
-    return token.kind in (TokenKind.WORD, TokenKind.NAME, TokenKind.VARIABLE)
-
-
-def _touches(name: Token, following: Token) -> bool:
-    """Whether a variable stands directly at a name, so that the name is not all of it."""
-    return _is_name(following) and name.offset + len(name.text) == following.offset
-
-
-def _name(token: Token) -> str:
-    if token.kind is TokenKind.NAME:
-        return token.text[1:-1].replace("``", "`")
-    return token.text

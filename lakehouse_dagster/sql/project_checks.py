@@ -18,7 +18,7 @@ from lakehouse_dagster.sql.model import (
     unique,
 )
 from lakehouse_dagster.sql.scanner import TokenKind, scan
-from lakehouse_dagster.sql.statements import LineIndex, shifted
+from lakehouse_dagster.sql.statements import place_in
 from lakehouse_dagster.sql.variables import missing_in
 
 _SHARED_ENGINES = ("partial-update", "aggregation")
@@ -187,13 +187,8 @@ def _place_of_variable(name: str, statement: Statement) -> Location:
     comments = [t for t in scan(statement.text) if t.is_trivia]
     for match in written.finditer(statement.text):
         if not any(t.offset <= match.start() < t.offset + len(t.text) for t in comments):
-            return _place(statement, match.start())
+            return place_in(statement, match.start())
     return statement.location
-
-
-def _place(statement: Statement, offset: int) -> Location:
-    index = LineIndex(statement.text, statement.location.path)
-    return shifted(statement.location, index.locate(offset))
 
 
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", ",", "EXISTS"})
@@ -213,16 +208,12 @@ class _PlacesOfTables:
             while start > 1 and tokens[start - 1].text == ".":
                 start -= 2
             if start > 0 and tokens[start - 1].text.upper() in _BEFORE_TABLES:
-                self._offsets.setdefault(_unquoted(token.text), tokens[start].offset)
+                self._offsets.setdefault(token.content, tokens[start].offset)
 
     def find(self, name: TableName) -> Location | None:
         """The place of the first mention; None where it is read by way of a view."""
         offset = self._offsets.get(name.table)
-        return None if offset is None else _place(self._statement, offset)
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+        return None if offset is None else place_in(self._statement, offset)
 
 
 def _warning(

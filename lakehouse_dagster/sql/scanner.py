@@ -50,6 +50,15 @@ class Token(NamedTuple):
         kind = self.kind
         return kind is _OPEN_STRING or kind is _OPEN_COMMENT or kind is _OPEN_NAME
 
+    @property
+    def content(self) -> str:
+        """What stands within the quotes of a string or name; of others, the text."""
+        if self.kind is TokenKind.STRING:
+            return self.text[1:-1].replace("''", "'")
+        if self.kind is TokenKind.NAME:
+            return self.text[1:-1].replace("``", "`")
+        return self.text
+
     def is_word(self, *words: str) -> bool:
         """Whether it is one of these keywords (given in capitals), not a quoted name."""
         return self.kind is TokenKind.WORD and self.text.upper() in words

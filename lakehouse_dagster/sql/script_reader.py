@@ -34,11 +34,7 @@ from lakehouse_dagster.sql.secret_problems import literal_secrets
 from lakehouse_dagster.sql.session import FLINK_CATALOG, Elsewhere, Session
 from lakehouse_dagster.sql.settings import misspelt_option, parse_reset, parse_set
 from lakehouse_dagster.sql.sources import is_sink_only
-from lakehouse_dagster.sql.start import (
-    begins_in_flinks_catalog,
-    makes_catalog,
-    start_in_flinks_catalog,
-)
+from lakehouse_dagster.sql.start import begins_in_flinks_catalog, start_in_flinks_catalog
 from lakehouse_dagster.sql.statements import is_closed_set, members, without_members
 from lakehouse_dagster.sql.unit import (
     Deadline,
@@ -50,6 +46,7 @@ from lakehouse_dagster.sql.unit import (
     Unit,
 )
 from lakehouse_dagster.sql.variables import Filled, fill_for_reading
+from lakehouse_dagster.sql.written import created_catalog
 
 _File = tuple[SourceText, list[Statement], list[Problem]]
 _JOBS = (StatementKind.INSERT, StatementKind.STATEMENT_SET)
@@ -178,7 +175,7 @@ class _UnitReader:
         lake = self._context.catalog
         after = [s for _, found, _ in files for s in found]
         before = [s for _, found, _ in prelude for s in found]
-        first = prelude if any(makes_catalog(s, lake) for s in before) else files
+        first = prelude if any(created_catalog(s) == lake for s in before) else files
         statements = [*before, *after] if first is prelude else after
         if begins_in_flinks_catalog(statements, lake):
             file, found, problems = first[0]

@@ -113,7 +113,7 @@ def included_path(statement: Statement) -> str | None:
         return None
     written = statement.text[tokens[1].offset :].strip()
     if tokens[1].kind is TokenKind.STRING and len(tokens) == 2:
-        written = written[1:-1].replace("''", "'")
+        written = tokens[1].content
     elif any(sign.isspace() or sign == "'" for sign in written):
         return None
     folder = posixpath.dirname(statement.location.path)

@@ -160,13 +160,9 @@ def _options(statement: Statement) -> Iterator[tuple[str, str, int]]:
             and key.kind is TokenKind.STRING
         ):
             quoted = True
-            yield _content(key), _content(token), token.offset
+            yield key.content, token.content, token.offset
         before = (sign, token)
     if not quoted and statement.kind is StatementKind.SET:
         option = parse_set(statement.text)
         if option is not None:
             yield (*option, 0)
-
-
-def _content(literal: Token) -> str:
-    return literal.text[1:-1].replace("''", "'")

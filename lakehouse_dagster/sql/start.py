@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakehouse_dagster.sql.model import Statement, StatementKind
-from lakehouse_dagster.sql.parsing import written_name_after
 from lakehouse_dagster.sql.scanner import TokenKind, scan
+from lakehouse_dagster.sql.written import created_catalog
 
 _START = "USE CATALOG `default_catalog`"
 
@@ -20,19 +20,11 @@ def begins_in_flinks_catalog(statements: Iterable[Statement], lake: str) -> bool
     """Whether the statements create the lake's catalog and name it afterwards."""
     created = False
     for statement in statements:
-        if makes_catalog(statement, lake):
+        if created_catalog(statement) == lake:
             created = True
         elif created and lake in statement.text and _names_catalog(statement, lake):
             return True
     return False
-
-
-def makes_catalog(statement: Statement, name: str) -> bool:
-    """Whether the statement creates the catalog of that name."""
-    words = ("CREATE", "CATALOG", "IF", "NOT", "EXISTS")
-    return statement.kind is StatementKind.CREATE_CATALOG and written_name_after(
-        statement.text, *words
-    ) == (name,)
 
 
 def start_in_flinks_catalog(first: Statement) -> Statement:
@@ -43,8 +35,7 @@ def start_in_flinks_catalog(first: Statement) -> Statement:
 def _names_catalog(statement: Statement, lake: str) -> bool:
     tokens = [token for token in scan(statement.text) if not token.is_trivia]
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
-        name = token.text[1:-1].replace("``", "`") if token.kind is TokenKind.NAME else token.text
-        if name != lake or token.kind is TokenKind.STRING:
+        if token.content != lake or token.kind is TokenKind.STRING:
             continue
         if before is not None and before.is_word("CATALOG"):
             return statement.kind is StatementKind.USE

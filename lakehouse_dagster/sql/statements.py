@@ -241,6 +241,12 @@ def shifted(start: Location, inner: Location) -> Location:
     return Location(start.path, start.line + inner.line - 1, column)
 
 
+def place_in(statement: Statement, offset: int) -> Location:
+    """Return the place in the script of a 0-based offset in a statement's text."""
+    index = LineIndex(statement.text, statement.location.path)
+    return shifted(statement.location, index.locate(offset))
+
+
 def _offset_of_body(tokens: list[Token]) -> int:
     words = [token for token in tokens if not token.is_trivia]
     if words[0].is_word("BEGIN"):

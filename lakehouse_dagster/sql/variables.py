@@ -150,11 +150,5 @@ def _filled(token: Token, values: Mapping[str, str], *, keeps_unknown: bool) -> 
 def _literals_of(token: Token, filled: str) -> dict[str, str]:
     """The literals in what a token became: how the script has each, or that a value holds it."""
     if token.kind is TokenKind.STRING:
-        return {_content(filled): _content(token.text)}
-    return {
-        _content(inner.text): HIDDEN for inner in scan(filled) if inner.kind is TokenKind.STRING
-    }
-
-
-def _content(literal: str) -> str:
-    return literal[1:-1].replace("''", "'")
+        return {token._replace(text=filled).content: token.content}
+    return {inner.content: HIDDEN for inner in scan(filled) if inner.kind is TokenKind.STRING}
