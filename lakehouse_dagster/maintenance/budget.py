@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
-from lakehouse_dagster.maintenance.spec import Limits, size_bytes
+from lakehouse_dagster.maintenance.spec import Limits
+from lakehouse_dagster.sizes import size_bytes
 
 _MEBIBYTE = 1024**2
 COMPACTIONS = (ActionKind.COMPACT, ActionKind.COMPACT_FULL)

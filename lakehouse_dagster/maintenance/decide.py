@@ -21,19 +21,18 @@ from lakehouse_dagster.maintenance.actions import (
 from lakehouse_dagster.maintenance.advice import advice_on
 from lakehouse_dagster.maintenance.case import Case, partition_in_words
 from lakehouse_dagster.maintenance.decide_expiry import DueToGo
-from lakehouse_dagster.maintenance.spec import Compaction, CompactSpec, TablePolicy, size_bytes
+from lakehouse_dagster.maintenance.spec import Compaction, CompactSpec, TablePolicy
 from lakehouse_dagster.paimon.file_facts import (
     POSTPONED_BUCKETS,
     BucketFacts,
     TableFacts,
     TableKind,
+    target_file_bytes,
 )
+from lakehouse_dagster.sizes import size_bytes
 
 _Wants: TypeAlias = Callable[[BucketFacts, CompactSpec], str | None]
 """Whether a bucket is due, and why."""
-
-_TARGET_FILE_SIZE = {TableKind.APPEND: 256 * 1024**2}
-_TARGET_FILE_SIZE_WITH_KEY = 128 * 1024**2
 
 
 def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: datetime) -> Decision:
@@ -158,21 +157,20 @@ class _DueToMerge:
     @property
     def _compaction_trigger(self) -> int:
         """Below so many sorted runs a minor compaction does nothing."""
-        written = self.facts.options.get("num-sorted-run.compaction-trigger", "")
-        return int(written) if written.isdigit() else 5
+        return self._number("num-sorted-run.compaction-trigger", 5)
 
     @property
     def _fewest_files(self) -> int:
         """Fewer small files than this Paimon does not merge."""
-        written = self.facts.options.get("compaction.min.file-num", "")
-        return int(written) if written.isdigit() else 5
+        return self._number("compaction.min.file-num", 5)
+
+    def _number(self, option: str, default: int) -> int:
+        written = self.facts.options.get(option, "")
+        return int(written) if written.isdigit() else default
 
     @property
     def _target_file_bytes(self) -> int:
-        written = self.facts.options.get("target-file-size")
-        if written is not None:
-            return size_bytes(written, what="target-file-size")
-        return _TARGET_FILE_SIZE.get(self.facts.kind, _TARGET_FILE_SIZE_WITH_KEY)
+        return target_file_bytes(self.facts.options, self.facts.kind)
 
 
 def _worst_first(buckets: Iterable[BucketFacts]) -> list[Partition]:

@@ -17,10 +17,10 @@ from lakehouse_dagster.maintenance.spec import (
     OrphanSpec,
     PartitionExpirySpec,
     TagSpec,
-    size_bytes,
     span,
 )
 from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.sizes import size_bytes
 
 _BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
 

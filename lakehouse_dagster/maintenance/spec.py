@@ -15,13 +15,14 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from lakehouse_dagster.declared import check_fields
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError
-from lakehouse_dagster.sizes import bytes_of
 
 _GROUP = re.compile(r"[A-Za-z0-9_.-]+")
 _WILDCARD = re.compile(r"[*?[]")
 _YOUNGEST_ORPHAN = timedelta(days=1)
+_SUCH_AS = "30m or 1d"
 
 
 class Compaction(str, Enum):
@@ -52,11 +53,11 @@ class Window:
                 f"The cron expression {self.cron!r} is not understood: {error}.",
                 remedy='Write five fields, such as "0 3 * * *" for every day at 03:00 UTC.',
             ) from None
-        _times(self)
+        check_fields(self, such_as=_SUCH_AS)
 
     def is_open(self, now: datetime) -> bool:
         """Whether ``now`` (aware) lies in the window."""
-        return now < self.opened_at(now) + _span(self.lasts)
+        return now < self.opened_at(now) + span(self.lasts)
 
     def opened_at(self, now: datetime) -> datetime:
         """The last tick at or before ``now`` (aware)."""
@@ -97,8 +98,7 @@ class CompactSpec:
     partitions_a_run: int = 50
 
     def __post_init__(self) -> None:
-        _checked(self, shares=("small_share", "unsettled_share", "deleted_share"))
-        _sizes(self, "size_a_small_file", "unsettled_size")
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ExpireSpec:
     lasts: timedelta | str = "2h"
 
     def __post_init__(self) -> None:
-        _checked(self)
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class PartitionExpirySpec:
     lasts: timedelta | str = "2h"
 
     def __post_init__(self) -> None:
-        _checked(self)
+        _check(self)
         if "%" not in self.format:
             raise ConfigurationError(
                 f"The format of expiring partitions is {self.format!r}.",
@@ -149,7 +149,7 @@ class TagSpec:
     names: str = "*"
 
     def __post_init__(self) -> None:
-        _checked(self)
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class ManifestSpec:
     files: int = 200
 
     def __post_init__(self) -> None:
-        _checked(self)
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,8 @@ class OrphanSpec:
     lasts: timedelta | str = "2h"
 
     def __post_init__(self) -> None:
-        _checked(self)
-        _sizes(self, "most_size")
-        if _span(self.older_than) < _YOUNGEST_ORPHAN:
+        _check(self)
+        if span(self.older_than) < _YOUNGEST_ORPHAN:
             raise ConfigurationError(
                 f"OrphanSpec.older_than is {self.older_than}.",
                 remedy="Write at least 1d: younger files may belong to a commit under way.",
@@ -212,7 +211,7 @@ class CheckBounds:
     orphan_files: int = 1_000
 
     def __post_init__(self) -> None:
-        _checked(self, shares=("small_share",))
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -276,8 +275,7 @@ class Limits:
     tick_interval: timedelta | str = "1m"
 
     def __post_init__(self) -> None:
-        _checked(self)
-        _sizes(self, "size_a_run", "small_table")
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -339,71 +337,11 @@ def window_of(
 
 def span(value: timedelta | str) -> timedelta:
     """A checked setting as what it is after construction."""
-    return _span(value)
+    return value if isinstance(value, timedelta) else duration(value)
 
 
-def size_bytes(value: int | str, *, what: str = "size") -> int:
-    """Bytes of a size as users write it: ``50 gb``, ``64mb``, or a number of bytes.
-
-    Raises ``ConfigurationError`` naming ``what``.
-    """
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    found = bytes_of(value) if isinstance(value, str) else None
-    if not found:
-        raise ConfigurationError(
-            f"{what} is {value!r}, which is no size.",
-            remedy="Write a number with a unit (kb, mb, gb, tb), such as 64 mb.",
-        )
-    return found
-
-
-# checks
-
-
-def _span(value: timedelta | str) -> timedelta:
-    return value if isinstance(value, timedelta) else timedelta(seconds=_seconds(value, "duration"))
-
-
-def _seconds(value: Any, what: str) -> float:
-    if not isinstance(value, str | timedelta):
-        raise ConfigurationError(
-            f"{what} is {value!r}.", remedy="Write a number with a unit, such as 30m or 1d."
-        )
-    seconds = duration(value, what=what).total_seconds()
-    if seconds <= 0:
-        raise ConfigurationError(f"{what} is {value!r}.", remedy="It must be longer than 0.")
-    return seconds
-
-
-def _times(spec: Any) -> None:
-    for item in fields(spec):
-        if "timedelta" in str(item.type):
-            what = f"{type(spec).__name__}.{item.name}"
-            seconds = _seconds(getattr(spec, item.name), what)
-            object.__setattr__(spec, item.name, timedelta(seconds=seconds))
-
-
-def _sizes(spec: Any, *names: str) -> None:
-    for name in names:
-        what = f"{type(spec).__name__}.{name}"
-        object.__setattr__(spec, name, size_bytes(getattr(spec, name), what=what))
-
-
-def _checked(spec: Any, *, shares: tuple[str, ...] = ()) -> None:
-    """Check counts, shares and times of a spec, and its cron expression if it has one."""
-    _times(spec)
-    for item in fields(spec):
-        value, what = getattr(spec, item.name), f"{type(spec).__name__}.{item.name}"
-        if item.type == "int" and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 1
-        ):
-            raise ConfigurationError(
-                f"{what} is {value!r}.", remedy="It must be a whole number of at least 1."
-            )
-        if item.name in shares and not (isinstance(value, int | float) and 0 < value <= 1):
-            raise ConfigurationError(
-                f"{what} is {value!r}.", remedy="It is a share: above 0, at most 1."
-            )
+def _check(spec: Any) -> None:
+    """Check a spec's fields, and its cron expression if it has one."""
+    check_fields(spec, such_as=_SUCH_AS)
     if getattr(spec, "cron", None) is not None:
         Window(spec.cron, spec.lasts)

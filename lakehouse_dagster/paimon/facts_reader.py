@@ -21,6 +21,7 @@ from lakehouse_dagster.paimon.file_facts import (
     TableFacts,
     TableKind,
     TagFacts,
+    target_file_bytes,
 )
 from lakehouse_dagster.paimon.files import WarehouseFiles
 from lakehouse_dagster.paimon.manifests import (
@@ -32,12 +33,8 @@ from lakehouse_dagster.paimon.manifests import (
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.snapshots import from_millis
 from lakehouse_dagster.paimon.table_files import LiveFiles
-from lakehouse_dagster.sizes import bytes_of
 
 F = TypeVar("F")
-
-_TARGET_FILE_SIZE = {True: 128 * 1024**2, False: 256 * 1024**2}
-"""Paimon's default of ``target-file-size``, of tables with a primary key and without."""
 
 
 class FactsReader:
@@ -75,8 +72,7 @@ class FactsReader:
 
     def _facts(self, schema: Mapping[str, Any]) -> TableFacts:
         options: Mapping[str, str] = schema.get("options", {})
-        keyed = bool(schema.get("primaryKeys"))
-        target = bytes_of(options.get("target-file-size", "")) or _TARGET_FILE_SIZE[keyed]
+        target = target_file_bytes(options, _kind(schema))
         found = LiveFiles(self._files, self._name, self._path, self._store).sums(
             int(target * SMALL_SHARE)
         )

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from lakehouse_dagster.paimon.bucket_facts import BucketKey, BucketSums
+from lakehouse_dagster.sizes import bytes_of
 
 SMALL_SHARE = 0.7
 """A file is small below this share of ``target-file-size``: Paimon merges no larger ones of append
@@ -29,6 +30,12 @@ class TableKind(str, Enum):
     """Merges by key: deduplicate, partial-update or aggregation."""
     FIRST_ROW = "first row"
     APPEND = "append"
+
+
+def target_file_bytes(options: Mapping[str, str], kind: TableKind) -> int:
+    """A table's ``target-file-size``; Paimon's default of it where the options have none."""
+    default = (256 if kind is TableKind.APPEND else 128) * 1024**2
+    return bytes_of(options.get("target-file-size", "")) or default
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ script's jobs do, is told by that one's length as a negative number and by what 
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
+
+from lakehouse_dagster.sql.transport import field_types, without_none
 
 M = TypeVar("M")
 
@@ -84,7 +85,7 @@ class _Packer:
 def _within(kind: Any) -> tuple[type, ...]:
     """The classes of all that an object of a class may hold, and itself as the last."""
     found: dict[type, None] = {}
-    for hint in _hints(kind).values():
+    for hint in field_types(kind).values():
         inner = _innermost(hint)
         if is_dataclass(inner):
             found.update(dict.fromkeys(_within(typing.cast(Any, inner))))
@@ -93,19 +94,21 @@ def _within(kind: Any) -> tuple[type, ...]:
 
 def _innermost(hint: Any) -> Any:
     """The class in ``tuple[X, ...] | None`` and the like."""
-    hint = _without_none(hint)
+    hint = without_none(hint)
     return _innermost(typing.get_args(hint)[0]) if typing.get_origin(hint) is tuple else hint
 
 
 @cache
 def _may_be_equal(kind: Any) -> bool:
     """Whether rows of a class can be looked up: those with options cannot, and are never equal."""
-    return not any(_is_mapping(_without_none(hint)) for hint in _hints(kind).values())
+    return not any(_is_mapping(without_none(hint)) for hint in field_types(kind).values())
 
 
 @cache
 def _packs(kind: Any) -> list[tuple[str, Callable[[Any, _Packer], Any]]]:
-    return [(n, _packs_field(_without_none(hint), (kind, n))) for n, hint in _hints(kind).items()]
+    return [
+        (n, _packs_field(without_none(hint), (kind, n))) for n, hint in field_types(kind).items()
+    ]
 
 
 def _packs_field(hint: Any, field: tuple[Any, str]) -> Callable[[Any, _Packer], Any]:
@@ -137,7 +140,7 @@ def _packs_field(hint: Any, field: tuple[Any, str]) -> Callable[[Any, _Packer], 
 
 @cache
 def _unpacks(kind: Any) -> list[_Unpacks]:
-    return [_unpacks_field(_without_none(hint)) for hint in _hints(kind).values()]
+    return [_unpacks_field(without_none(hint)) for hint in field_types(kind).values()]
 
 
 def _unpacks_field(hint: Any) -> _Unpacks:
@@ -186,15 +189,3 @@ def _deep_tuple(value: Any) -> Any:
 def _is_mapping(hint: Any) -> bool:
     origin = typing.get_origin(hint)
     return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def _without_none(hint: Any) -> Any:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return next(a for a in typing.get_args(hint) if a is not type(None))
-    return hint
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}

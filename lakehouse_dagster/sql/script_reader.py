@@ -84,26 +84,6 @@ def read_jobs(
     return Reading(tuple(reader.read()), reader.elsewhere.asked)
 
 
-class ScriptReader:
-    """Reads one script that stands alone."""
-
-    def __init__(
-        self,
-        text: str,
-        path: str,
-        *,
-        lake: str = "lake",
-        context: ReadingContext | None = None,
-    ) -> None:
-        self._unit = Unit((SourceText(path, text),))
-        self._context = context or ReadingContext(catalog=lake)
-
-    def read(self) -> Script:
-        """Read the script; what it declares itself is all that is known."""
-        declared = read_declarations(self._unit, self._context).declared
-        return read_jobs(self._unit, self._context, declared).scripts[0]
-
-
 class _UnitReader:
     """Reads one unit; use once."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -111,19 +111,6 @@ class Session:
 
     def __post_init__(self) -> None:
         self.catalog = self.catalog or self.lake
-
-    def copy(self, elsewhere: Elsewhere) -> Session:
-        """An equal session that goes on by itself."""
-        return replace(
-            self,
-            elsewhere=elsewhere,
-            settings=dict(self.settings),
-            temporary=dict(self.temporary),
-            lasting=dict(self.lasting),
-            bodies=dict(self.bodies),
-            catalogs=dict(self.catalogs),
-            functions=set(self.functions),
-        )
 
     def use_catalog(self, catalog: str) -> None:
         """Make a catalog current, and its first database with it."""

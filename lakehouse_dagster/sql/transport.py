@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 M = TypeVar("M")
 
 _Encoder: typing.TypeAlias = Callable[[Any], Any]
-_Decoder: typing.TypeAlias = Callable[[Any, dict[Any, Any]], Any]
+_Decoder: typing.TypeAlias = Callable[[Any], Any]
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -34,14 +34,9 @@ def to_data(value: Any) -> Any:
     return value
 
 
-def from_data(kind: type[M], data: Any, seen: dict[Any, Any] | None = None) -> M:
-    """Turn what ``to_data`` made of an object of this class into an equal object.
-
-    Args:
-        seen: Small objects met before; equal ones are then the same object. Give one dict for
-            data that belongs together.
-    """
-    made: M = _decoder(typing.cast(Any, kind))(data, {} if seen is None else seen)
+def from_data(kind: type[M], data: Any) -> M:
+    """Turn what ``to_data`` made of an object of this class into an equal object."""
+    made: M = _decoder(typing.cast(Any, kind))(data)
     return made
 
 
@@ -82,20 +77,20 @@ def _decoder(kind: Any) -> _Decoder:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         inner = _decoder(_not_none(arguments))
-        return lambda data, seen: None if data is None else inner(data, seen)
+        return lambda data: None if data is None else inner(data)
     if origin is tuple and _is_scalar(arguments[0]):
-        return lambda data, seen: tuple(data)
+        return tuple
     if origin is tuple:
         member = _decoder(arguments[0])
-        return lambda data, seen: tuple([member(one, seen) for one in data])
+        return lambda data: tuple([member(one) for one in data])
     if origin is not None and issubclass(origin, Mapping):
         member = _decoder(arguments[1])
-        return lambda data, seen: {key: member(one, seen) for key, one in data.items()}
+        return lambda data: {key: member(one) for key, one in data.items()}
     if isinstance(kind, type) and is_dataclass(kind):
         return _dataclass_decoder(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return lambda data, seen: kind(data)
-    return lambda data, seen: data
+        return kind
+    return lambda data: data
 
 
 def _dataclass_decoder(kind: type) -> _Decoder:
@@ -103,49 +98,22 @@ def _dataclass_decoder(kind: type) -> _Decoder:
     decoders = {name: _decoder(hint) for name, hint in others.items()}
     known = {*plain, *decoders}
 
-    def decode(data: Any, seen: dict[Any, Any]) -> Any:
+    def decode(data: Any) -> Any:
         if not known.issuperset(data):
             raise ValueError(f"{kind.__name__} has no {', '.join(set(data) - known)}.")
         values = dict(data)
         for name, decoder in decoders.items():
             if name in values:
-                values[name] = decoder(values[name], seen)
+                values[name] = decoder(values[name])
         return kind(**values)
 
-    if not _is_small(kind):
-        return decode
-
-    def decode_small(data: Any, seen: dict[Any, Any]) -> Any:
-        values = [
-            decoders[name](value, seen) if name in decoders else value
-            for name, value in data.items()
-        ]
-        key = (kind, *data, *values)
-        found = seen.get(key)
-        if found is None:
-            found = seen[key] = kind(**dict(zip(data, values, strict=True)))
-        return found
-
-    return decode_small
-
-
-def _is_small(kind: type) -> bool:
-    """Whether objects of a class hold no collections of objects, so that many are equal."""
-    return all(_is_small_value(_without_none(hint)) for hint in _hints(kind).values())
-
-
-def _is_small_value(kind: Any) -> bool:
-    if typing.get_origin(kind) is tuple:
-        return _is_scalar(typing.get_args(kind)[0])
-    if is_dataclass(kind):
-        return _is_small(typing.cast(type, kind))
-    return _is_scalar(kind) or (isinstance(kind, type) and issubclass(kind, Enum))
+    return decode
 
 
 def _split_fields(kind: type) -> tuple[list[str], dict[str, Any]]:
     """The names of fields that JSON knows as they are, and the types of the others."""
-    hints = _hints(kind)
-    plain = [name for name, hint in hints.items() if _is_scalar(_without_none(hint))]
+    hints = field_types(kind)
+    plain = [name for name, hint in hints.items() if _is_scalar(without_none(hint))]
     return plain, {name: hint for name, hint in hints.items() if name not in plain}
 
 
@@ -153,7 +121,8 @@ def _is_scalar(kind: Any) -> bool:
     return kind in _SCALARS
 
 
-def _without_none(kind: Any) -> Any:
+def without_none(kind: Any) -> Any:
+    """``X`` of ``X | None``; another type as it is."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return _not_none(typing.get_args(kind))
     return kind
@@ -164,6 +133,7 @@ def _not_none(arguments: tuple[Any, ...]) -> Any:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def field_types(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields by name."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from functools import cached_property
 
-from lakehouse_dagster.durations import duration
+from lakehouse_dagster.declared import check_fields
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.sql.model import JobDefinition, Statement
@@ -151,7 +151,7 @@ class SupervisionPolicy:
     """How long a savepoint or checkpoint that a newer one has superseded is kept."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self, such_as="30s or 10m")
 
     @cached_property
     def spans(self) -> dict[str, timedelta]:
@@ -193,7 +193,7 @@ class ProgressPolicy:
     """At most so many partitions are told of in a tick, beside ``events_per_tick``."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_fields(self, such_as="30s or 10m")
 
     @cached_property
     def spans(self) -> dict[str, timedelta]:
@@ -218,29 +218,3 @@ class ProgressPolicy:
 def _intervals(policy: SupervisionPolicy | ProgressPolicy) -> dict[str, timedelta]:
     values = {item.name: getattr(policy, item.name) for item in fields(policy)}
     return {name: value for name, value in values.items() if isinstance(value, timedelta)}
-
-
-def _check(policy: SupervisionPolicy | ProgressPolicy) -> None:
-    """Check every setting of a policy, and turn intervals into ``timedelta``."""
-    for item in fields(policy):
-        what, value = f"{type(policy).__name__}.{item.name}", getattr(policy, item.name)
-        if item.type == "bool":
-            if not isinstance(value, bool):
-                raise ConfigurationError(f"{what} is {value!r}.", remedy="It is true or false.")
-            continue
-        if item.type == "int":
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigurationError(
-                    f"{what} is {value!r}.", remedy="It must be a whole number of at least 1."
-                )
-            continue
-        if value is None and "None" in str(item.type):
-            continue
-        if not isinstance(value, str | timedelta):
-            raise ConfigurationError(
-                f"{what} is {value!r}.", remedy="Write a number with a unit, such as 30s or 10m."
-            )
-        seconds = duration(value, what=what).total_seconds()
-        if seconds <= 0:
-            raise ConfigurationError(f"{what} is {value!r}.", remedy="It must be longer than 0.")
-        object.__setattr__(policy, item.name, timedelta(seconds=seconds))

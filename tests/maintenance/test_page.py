@@ -7,7 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from lakehouse_dagster import LakehouseComponent, OrphanSpec, PartitionExpirySpec, TagSpec
-from lakehouse_dagster.maintenance.spec import Limits, TablePolicy, size_bytes, span
+from lakehouse_dagster.maintenance.spec import Limits, TablePolicy, span
+from lakehouse_dagster.sizes import size_bytes
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "maintenance.md").read_text()

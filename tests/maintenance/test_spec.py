@@ -17,8 +17,8 @@ from lakehouse_dagster.maintenance.spec import (
     PartitionExpirySpec,
     TablePolicy,
     Window,
-    size_bytes,
 )
+from lakehouse_dagster.sizes import size_bytes
 
 
 @pytest.mark.parametrize(

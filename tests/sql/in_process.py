@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakehouse_dagster.sql.model import Project
+from lakehouse_dagster.sql.model import Project, Script
 from lakehouse_dagster.sql.project import read_units
 from lakehouse_dagster.sql.script_reader import read_declarations, read_jobs
 from lakehouse_dagster.sql.unit import (
@@ -17,6 +17,16 @@ from lakehouse_dagster.sql.unit import (
     normalized,
     unit_of,
 )
+
+
+def read_alone(
+    text: str, path: str, *, lake: str = "lake", context: ReadingContext | None = None
+) -> Script:
+    """Read one script; what it declares itself is all that is known."""
+    unit = Unit((SourceText(path, text),))
+    context = context or ReadingContext(catalog=lake)
+    declared = read_declarations(unit, context).declared
+    return read_jobs(unit, context, declared).scripts[0]
 
 
 def read_files(

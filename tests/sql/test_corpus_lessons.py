@@ -9,13 +9,13 @@ from __future__ import annotations
 import pytest
 
 from lakehouse_dagster.sql.model import Flow, Script, Severity
-from lakehouse_dagster.sql.script_reader import ScriptReader
+from tests.sql.in_process import read_alone
 
 KAFKA = "WITH ('connector' = 'kafka', 'topic' = '{}')"
 
 
 def read(text: str) -> Script:
-    return ScriptReader(text, "orders.sql").read()
+    return read_alone(text, "orders.sql")
 
 
 def flows(script: Script) -> list[Flow]:

@@ -12,8 +12,7 @@ from lakehouse_dagster.sql.model import (
     TableDefinition,
     TableName,
 )
-from lakehouse_dagster.sql.script_reader import ScriptReader
-from tests.sql.in_process import read_files
+from tests.sql.in_process import read_alone, read_files
 
 AB = "CREATE TABLE ods.a (i INT, s STRING, PRIMARY KEY (i) NOT ENFORCED) WITH ('bucket' = '1');"
 KAFKA = (
@@ -23,7 +22,7 @@ KAFKA = (
 
 
 def read(text: str) -> Script:
-    return ScriptReader(text, "s.sql").read()
+    return read_alone(text, "s.sql")
 
 
 def table(of: Script | Project, key: str) -> TableDefinition:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from lakehouse_dagster.sql import Severity, read_script
 from lakehouse_dagster.sql.parsing import READER_FAILED
-from lakehouse_dagster.sql.script_reader import ScriptReader, read_jobs
+from lakehouse_dagster.sql.script_reader import read_jobs
 from lakehouse_dagster.sql.unit import Deadline, Externals, ReadingContext, SourceText, Unit
+from tests.sql.in_process import read_alone
 from tests.sql.samples import DECLARATIONS, INSERTS
 from tests.sql.test_statements import TEXTS
 
@@ -32,14 +33,14 @@ STATEMENTS = [*DECLARATIONS, *(sql for sql, *_ in INSERTS.values())]
     ],
 )  # fmt: skip
 def test_errors_have_a_place_and_a_remedy(text: str, place: str, message: str) -> None:
-    found = [p for p in ScriptReader(text, "s.sql").read().problems if p.severity is Severity.ERROR]
+    found = [p for p in read_alone(text, "s.sql").problems if p.severity is Severity.ERROR]
     assert [(str(p.location), p.message) for p in found] == [(f"s.sql:{place}", message)]
     assert all(p.remedy for p in found)
 
 
 @pytest.mark.parametrize("text", ["", "-- nothing\n;;"])
 def test_a_script_without_a_statement_is_a_warning(text: str) -> None:
-    (problem,) = ScriptReader(text, "s.sql").read().problems
+    (problem,) = read_alone(text, "s.sql").problems
     assert str(problem) == (
         "s.sql:1:1: warning: The script holds no statement. Leave it out of the scripts."
     )
@@ -47,7 +48,7 @@ def test_a_script_without_a_statement_is_a_warning(text: str) -> None:
 
 def test_declaring_a_table_twice_alike_is_no_problem() -> None:
     text = "CREATE TABLE a.b (i INT);\nCREATE TABLE IF NOT EXISTS a.b (i INTEGER) -- again"
-    script = ScriptReader(text, "s.sql").read()
+    script = read_alone(text, "s.sql")
     assert script.problems == ()
     assert len(script.tables) == 1
 
@@ -105,7 +106,7 @@ def test_an_unknown_statement_is_a_warning_at_the_word_it_stumbled_on() -> None:
     ],
 )
 def test_a_mistake_is_told_in_plain_words_at_its_place(text: str, place: str, reason: str) -> None:
-    (problem,) = [p for p in ScriptReader(text, "s.sql").read().problems if reason in str(p)]
+    (problem,) = [p for p in read_alone(text, "s.sql").problems if reason in str(p)]
     assert str(problem.location) == f"s.sql:{place}"
     assert "Declare the missing tables" not in problem.remedy
     assert "<" not in problem.message
@@ -142,7 +143,7 @@ def test_one_bad_statement_does_not_lose_the_others() -> None:
 )
 def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     started = time.process_time()
-    script = ScriptReader(text, "s.sql").read()
+    script = read_alone(text, "s.sql")
     assert time.process_time() - started < 5
     assert script.statements or script.problems
 
@@ -171,7 +172,7 @@ def test_what_was_read_in_time_is_kept_and_the_rest_is_a_problem_at_its_place() 
 def test_three_hundred_statements_take_well_under_a_second() -> None:
     text = ";\n".join((STATEMENTS * 10)[:300])
     started = time.process_time()
-    script = ScriptReader(text, "s.sql").read()
+    script = read_alone(text, "s.sql")
     assert time.process_time() - started < 1
     assert len(script.statements) == 300
 
@@ -179,7 +180,7 @@ def test_three_hundred_statements_take_well_under_a_second() -> None:
 @settings(deadline=None)
 @given(TEXTS)
 def test_no_text_makes_the_reader_fail(text: str) -> None:
-    script = ScriptReader(text, "s.sql").read()
+    script = read_alone(text, "s.sql")
     assert not [p for p in script.problems if READER_FAILED in p.message]
 
 
@@ -190,6 +191,6 @@ def test_no_damaged_statement_makes_the_reader_fail(statement: str, data: st.Dat
     start = data.draw(st.integers(0, len(words)))
     end = data.draw(st.integers(start, len(words)))
     damaged = words[:start] + data.draw(st.sampled_from([[], ["("], [";"], ["END"]])) + words[end:]
-    script = ScriptReader(" ".join(damaged), "s.sql").read()
+    script = read_alone(" ".join(damaged), "s.sql")
     assert not [p for p in script.problems if READER_FAILED in p.message]
     assert all(p.location.line >= 1 and p.location.column >= 1 for p in script.problems)

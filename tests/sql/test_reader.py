@@ -9,8 +9,8 @@ import pytest
 
 from lakehouse_dagster.sql import Column, ColumnKind, Script, Severity, TableName, read_script
 from lakehouse_dagster.sql.packing import pack, unpack
-from lakehouse_dagster.sql.script_reader import ScriptReader
 from lakehouse_dagster.sql.transport import from_data, to_data
+from tests.sql.in_process import read_alone
 from tests.sql.samples import DECLARATIONS, INSERTS, SETS, UNPLANNABLE
 
 WORK_ORDER = """
@@ -35,7 +35,7 @@ INSERT INTO ods.work_order SELECT * FROM events;
 
 
 def read(text: str, path: str = "work_order.sql") -> Script:
-    return ScriptReader(text, path).read()
+    return read_alone(text, path)
 
 
 def warnings(script: Script) -> list[str]:
@@ -326,7 +326,7 @@ def test_another_paimon_catalog_is_pointed_out() -> None:
     assert script.tables == ()
     assert "The Paimon catalog p is not the lake's catalog, lake" in warnings(script)[0]
     text = "CREATE CATALOG p WITH ('type' = 'paimon'); USE CATALOG p; CREATE TABLE ods.t (i INT)"
-    renamed = ScriptReader(text, "s.sql", lake="p").read()
+    renamed = read_alone(text, "s.sql", lake="p")
     assert [str(table.name) for table in renamed.tables] == ["p.ods.t"]
     assert renamed.problems == ()
 
