@@ -1,4 +1,4 @@
-"""How far a job is behind what it reads, and whether it gets on.
+"""How far a job is behind what it reads.
 
 The positions of its sources stand in the metadata of its newest checkpoint, so they are as old as
 that checkpoint is. Of Paimon's tables the catalog tells what was committed since; of Kafka, Flink's
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import CatalogError, FlinkError
@@ -17,7 +17,6 @@ from lakehouse_dagster.flink import JobManager, ReadPosition, SourceKind
 from lakehouse_dagster.paimon import CatalogReader
 from lakehouse_dagster.streaming.positions import (
     ReadPositions,
-    moved,
     positions_from_text,
     read_positions,
     tables_of,
@@ -99,28 +98,6 @@ class JobLag:
         """The age of the oldest commit that it has not read (0.0: it has read all)."""
         known = (upstream.seconds_behind for upstream in self.upstreams)
         return max((seconds for seconds in known if seconds is not None), default=None)
-
-
-def progress_of(
-    previous: ReadPositions | None,
-    present: ReadPositions,
-    now: datetime,
-    *,
-    lag: JobLag | None = None,
-) -> datetime | None:
-    """What to write into ``read_moved_at``: ``now`` when the job got on, None to leave it.
-
-    A job that has nothing more to read has got as far as it can, so that counts too (``lag``), as
-    does the first look.
-    """
-    if previous is None or moved(previous, present):
-        return now
-    if lag is not None and lag.upstreams and not lag.unread and not lag.unknown:
-        return now
-    return None
-
-
-# -- lag ----------------------------------------------------------------------------------------
 
 
 def lag_of(
@@ -267,31 +244,3 @@ def _waiting_in_topics(
 def _metric_name(name: str) -> str:
     """An operator's name as it stands in metrics, where dots and spaces have no place."""
     return re.sub(r"[^A-Za-z0-9_\[\]-]", "_", name)
-
-
-# -- standing still -----------------------------------------------------------------------------
-
-
-def stalled(
-    incarnation: Incarnation, lag: JobLag | None, now: datetime, bound: timedelta
-) -> str | None:
-    """Why a running job counts as standing still; None when it does not, or nobody can tell.
-
-    It does when a source has had something to read for longer than the bound, and the position
-    did not move for as long: neither in a checkpoint that came later than that, nor because none
-    came at all.
-    """
-    if lag is None or not lag.unread:
-        return None
-    began = incarnation.read_moved_at or incarnation.running_at
-    if began is None:
-        return None
-    unread = max(lag.unread, key=lambda upstream: upstream.seconds_behind or 0.0)
-    could_read_since = max(began, unread.oldest_unread_at or began)
-    checked_at = incarnation.checkpoint_at
-    seen_standing = checked_at is not None and checked_at - could_read_since > bound
-    silent_since = max(could_read_since, checked_at or could_read_since)
-    if not seen_standing and now - silent_since <= bound:
-        return None
-    still_for = in_words((now - could_read_since).total_seconds())
-    return f"reads nothing for {still_for} although there is more: {unread}"

@@ -1,9 +1,8 @@
-"""How far a job is behind, whether it gets on, and when it counts as standing still."""
+"""How far a job has read, whether it got on, and what waits to be read."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from lakehouse_dagster.flink import ReadPosition, SourceKind
 from lakehouse_dagster.flink.source_positions import operator_id, paimon_source_uid
 from lakehouse_dagster.sql.model import TableName
-from lakehouse_dagster.streaming.lag import JobLag, UpstreamLag, progress_of, stalled
+from lakehouse_dagster.streaming.lag import JobLag, UpstreamLag
 from lakehouse_dagster.streaming.positions import (
     ReadPositions,
     moved,
@@ -22,10 +21,8 @@ from lakehouse_dagster.streaming.positions import (
     read_positions,
     tables_of,
 )
-from tests.streaming.making import NOW, ago, incarnation
 
 METADATA = Path(__file__).parent.parent / "flink" / "metadata"
-BOUND = timedelta(minutes=15)
 COPIED = TableName("lake", "ods", "copied")
 
 
@@ -49,21 +46,6 @@ def kafka(**offsets: int) -> ReadPosition:
 
 def positions(*found: ReadPosition, checkpoint: int = 7) -> ReadPositions:
     return ReadPositions(f"file:/ckpt/job/chk-{checkpoint}", checkpoint, found)
-
-
-def behind(snapshots: int = 2, *, oldest: datetime | None = None) -> JobLag:
-    seconds = None if oldest is None else (NOW - oldest).total_seconds()
-    upstream = UpstreamLag(
-        "ods.copied",
-        SourceKind.PAIMON,
-        next_snapshot=9,
-        latest_snapshot=8 + snapshots,
-        snapshots_behind=snapshots,
-        splits_being_read=0,
-        oldest_unread_at=oldest,
-        seconds_behind=seconds if snapshots else 0.0,
-    )
-    return JobLag("job", (upstream,))
 
 
 # -- positions ----------------------------------------------------------------------------------
@@ -158,68 +140,21 @@ def test_a_job_got_on_when_any_source_did(
     before: ReadPosition, after: ReadPosition, got_on: bool
 ) -> None:
     assert moved(positions(before), positions(after, checkpoint=8)) is got_on
-    written = progress_of(positions(before), positions(after), NOW, lag=behind())
-    assert written == (NOW if got_on else None)
 
 
-def test_a_job_that_has_read_everything_does_not_stand_still() -> None:
-    same = positions(paimon())
-    assert progress_of(same, same, NOW, lag=behind(0)) == NOW
-    assert progress_of(same, same, NOW, lag=behind(1)) is None
-    assert progress_of(same, same, NOW) is None
-    assert progress_of(None, same, NOW, lag=behind(1)) == NOW
+# -- what waits to be read ----------------------------------------------------------------------
 
 
 def test_what_is_not_known_is_not_taken_for_read() -> None:
-    unknown = UpstreamLag("k", SourceKind.KAFKA, unknown="not told")
-    lag = JobLag("job", (*behind(0).upstreams, unknown))
-    assert progress_of(positions(paimon()), positions(paimon()), NOW, lag=lag) is None
+    read = UpstreamLag("ods.copied", SourceKind.PAIMON, snapshots_behind=0, splits_being_read=0)
+    unknown = UpstreamLag("files", SourceKind.OTHER, unknown="not told")
+    lag = JobLag("job", (read, unknown))
+    assert (lag.unread, lag.unknown) == ((), (unknown,))
 
 
-# -- standing still -----------------------------------------------------------------------------
-
-
-def test_a_job_whose_checkpoints_show_no_progress_stands_still() -> None:
-    life = incarnation(read_moved_at=ago(minutes=40), checkpoint_at=ago(seconds=10))
-    text = stalled(life, behind(oldest=ago(minutes=30)), NOW, BOUND)
-    assert text is not None
-    assert "30m" in text
-    assert "ods.copied: 2 snapshots behind" in text
-
-
-def test_a_job_without_checkpoints_for_the_bound_stands_still() -> None:
-    life = incarnation(read_moved_at=ago(minutes=40), checkpoint_at=ago(minutes=20))
-    assert stalled(life, behind(oldest=ago(minutes=30)), NOW, BOUND)
-
-
-@pytest.mark.parametrize(
-    ("moved_minutes", "checkpoint_minutes", "oldest_minutes"),
-    [
-        (5, 0, 30),  # it got on within the bound
-        (40, 0, 5),  # what it has not read came within the bound
-        (40, 10, 24),  # its last checkpoint is from before the bound was over
-    ],
-)
-def test_a_job_is_given_the_whole_bound(
-    moved_minutes: int, checkpoint_minutes: int, oldest_minutes: int
-) -> None:
-    life = incarnation(
-        read_moved_at=ago(minutes=moved_minutes), checkpoint_at=ago(minutes=checkpoint_minutes)
-    )
-    assert stalled(life, behind(oldest=ago(minutes=oldest_minutes)), NOW, BOUND) is None
-
-
-def test_without_anything_to_read_nothing_stands_still() -> None:
-    life = incarnation(read_moved_at=ago(days=3), checkpoint_at=ago(seconds=3))
-    assert stalled(life, behind(0), NOW, BOUND) is None
-    assert stalled(life, None, NOW, BOUND) is None
-    unknown = JobLag("job", (UpstreamLag("f", SourceKind.OTHER, unknown="not known"),))
-    assert stalled(life, unknown, NOW, BOUND) is None
-
-
-def test_records_that_wait_in_kafka_count_as_something_to_read() -> None:
-    lag = JobLag("job", (UpstreamLag("orders", SourceKind.KAFKA, records_behind=1200),))
-    life = incarnation(read_moved_at=ago(minutes=40), checkpoint_at=ago(seconds=10))
-    text = stalled(life, lag, NOW, BOUND)
-    assert text is not None
-    assert "1,200 records behind" in text
+def test_snapshots_splits_and_records_are_something_to_read() -> None:
+    table = UpstreamLag("ods.copied", SourceKind.PAIMON, snapshots_behind=2, splits_being_read=0)
+    begun = UpstreamLag("ods.agg", SourceKind.PAIMON, snapshots_behind=0, splits_being_read=3)
+    topic = UpstreamLag("orders", SourceKind.KAFKA, records_behind=1200)
+    assert JobLag("job", (table, begun, topic)).unread == (table, begun, topic)
+    assert str(topic) == "orders: 1,200 records behind"

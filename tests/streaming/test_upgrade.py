@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 import pytest
 
@@ -14,14 +14,15 @@ from lakehouse_dagster.errors import (
     UpgradeFailedError,
 )
 from lakehouse_dagster.flink import is_complete
+from lakehouse_dagster.streaming import upgrade
 from lakehouse_dagster.streaming.restore import RestoreChoice
-from lakehouse_dagster.streaming.runtime import LOGGER, Clock
+from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import prepare
 from lakehouse_dagster.streaming.start import StartedHow, start_or_adopt
 from lakehouse_dagster.streaming.submission import launch
 from lakehouse_dagster.streaming.upgrade import UpgradedHow
 from lakehouse_dagster.streaming.versions import deployed
-from lakehouse_dagster.system_db import DesiredState, IncarnationState
+from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
 from tests.streaming.upgrading import (
     COPY,
     OTHERS,
@@ -292,7 +293,7 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
 
 
 def test_a_version_that_fails_after_it_has_committed_is_undone_from_its_own_checkpoint(
-    lab: Laboratory,
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the savepoint the old version would write once more what the new one has written."""
     write(lab, COPY)
@@ -304,21 +305,19 @@ def test_a_version_that_fails_after_it_has_committed_is_undone_from_its_own_chec
         f"{COPY} WHERE 1 / (id - 70) < 2",
         settings=[SLOW_CHECKPOINTS],
     )
-    done: list[str] = []
+    watch = upgrade.wait_for_first_checkpoint
 
-    def meanwhile(seconds: float) -> None:
-        """Between two looks of the watch: ten rows are committed, then a bad one comes."""
-        new = lab.incarnations()[0]
-        if new.number == 2 and new.running_at is not None and not done:
-            done.append(new.flink_job_id)
-            lab.source.write(10)
-            lab.copied()
-            lab.source.write(40)
-            until(lambda: _failures(lab, new.flink_job_id) > 2, "the failures")
-        time.sleep(seconds)
+    def watch_late(held: HeldJob, new: Incarnation, *others: Any) -> None:
+        """Before the watch looks for the first time: rows are committed, then a bad one comes."""
+        lab.source.write(10)
+        lab.copied()
+        lab.source.write(40)
+        until(lambda: _failures(lab, new.flink_job_id) > 2, "the failures")
+        watch(held, new, *others)
 
+    monkeypatch.setattr(upgrade, "wait_for_first_checkpoint", watch_late)
     with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
-        upgraded(lab, lab.runtime(policy=WATCHED, clock=Clock(sleep=meanwhile)))
+        upgraded(lab, lab.runtime(policy=WATCHED))
     assert "The old version runs again as incarnation 3" in str(failed.value)
     third, second, first = lab.incarnations()
     assert f"{second.flink_job_id}/chk-" in str(third.restored_from)
