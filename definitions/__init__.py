@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import dagster as dg
+
 from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog
 
 lake = Lakehouse(
@@ -13,4 +15,8 @@ lake = Lakehouse(
     ),
 )
 
-defs = lake.definitions(scripts=Path(__file__).parent / "sql", start="on_load")
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Made when Dagster or a command asks: the modules beside need no scripts to be read."""
+    return lake.definitions(scripts=Path(__file__).parent / "sql", start="on_load")
