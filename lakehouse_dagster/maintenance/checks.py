@@ -9,6 +9,7 @@ from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.maintenance import bounds
 from lakehouse_dagster.maintenance.bounds import DESCRIPTIONS, check_names
 from lakehouse_dagster.maintenance.held import Keeper
+from lakehouse_dagster.maintenance.launchpad import Launchpads
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.streaming.checks import ERROR, WARN, CheckOutcome
 from lakehouse_dagster.streaming.events import as_result
@@ -34,15 +35,22 @@ def evaluate(
     return bounds.outcomes(looked, of_table, keeper.runtime.clock.now())
 
 
-def evaluation(key: dg.AssetKey, name: str, outcome: CheckOutcome) -> dg.AssetCheckEvaluation:
-    """An outcome as Dagster shows it."""
+def evaluation(
+    graph: AssetGraph,
+    table: str,
+    name: str,
+    outcome: CheckOutcome,
+    launchpads: Launchpads | None,
+) -> dg.AssetCheckEvaluation:
+    """An outcome as Dagster shows it, with a link to the job that mends what a check finds."""
+    links = launchpads.link(name, table) if launchpads is not None else {}
     return dg.AssetCheckEvaluation(
-        asset_key=key,
+        asset_key=graph.key(table),
         check_name=name,
         passed=outcome.passed,
         severity=dg.AssetCheckSeverity[outcome.severity_word],
         description=outcome.text,
-        metadata=dict(outcome.figures),
+        metadata={**outcome.figures, **links},
     )
 
 
@@ -67,6 +75,7 @@ def maintenance_checks(
     def kept_in_shape(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from lakehouse_dagster.maintenance.survey import survey
 
+        launchpads = Launchpads.of_run(context.run, keeper.runtime.lakehouse)
         selected = context.selected_asset_check_keys
         chosen = {
             table: [
@@ -76,7 +85,9 @@ def maintenance_checks(
         }
         wanted = [table for table, of_table in chosen.items() if of_table]
         for table, looked in survey(keeper, policy, wanted):
-            key, outcomes = graph.key(table), evaluate(keeper, policy, table, looked)
-            yield from (as_result(evaluation(key, name, outcomes[name])) for name in chosen[table])
+            outcomes = evaluate(keeper, policy, table, looked)
+            for name in chosen[table]:
+                told = evaluation(graph, table, name, outcomes[name], launchpads)
+                yield as_result(told)
 
     return [kept_in_shape]

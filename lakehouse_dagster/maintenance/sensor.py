@@ -15,6 +15,7 @@ from lakehouse_dagster.maintenance.budget import RunPlan, within_budget
 from lakehouse_dagster.maintenance.case import backoff
 from lakehouse_dagster.maintenance.checks import evaluate, evaluation
 from lakehouse_dagster.maintenance.held import Keeper
+from lakehouse_dagster.maintenance.launchpad import Launchpads
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, span
 from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.graph import AssetGraph
@@ -118,7 +119,10 @@ def maintenance_sensor(
         position = cursor.position % max(1, len(tables))
         in_order = [*tables[position:], *tables[:position]]
         seen = dict(survey(keeper, policy, in_order, seconds=LOOK_SECONDS))
-        evaluations, told = _news_of_checks(keeper, policy, graph, seen, cursor.told, now)
+        launchpads = Launchpads.of_tick(context, keeper.runtime.lakehouse)
+        evaluations, told = _news_of_checks(
+            keeper, policy, graph, seen, cursor.told, now, launchpads
+        )
         asking = _asking(keeper, policy, seen, cursor.asked, _under_way(context.instance, job))
         said = _summary(seen, asking, len(tables))
         context.log.info("%s", said)
@@ -231,6 +235,7 @@ def _news_of_checks(
     seen: Seen,
     told: Mapping[str, tuple[str, datetime]],
     now: datetime,
+    launchpads: Launchpads | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, tuple[str, datetime]]]:
     """The checks that changed, or were not told of for long: at most so many a tick."""
     events: list[dg.AssetCheckEvaluation] = []
@@ -244,5 +249,5 @@ def _news_of_checks(
         if not signs or (signs == before and now - at < TOLD_AGAIN_AFTER):
             continue
         known[table] = (signs, now.replace(microsecond=0))
-        events += [evaluation(graph.key(table), name, o) for name, o in outcomes.items()]
+        events += [evaluation(graph, table, n, o, launchpads) for n, o in outcomes.items()]
     return events, known

@@ -93,19 +93,21 @@ class Page:
     text: str
     roles: frozenset[str]
     classes: frozenset[str]
+    links: tuple[str, ...]
 
     def __contains__(self, words: str) -> bool:
         return words in self.text
 
 
 class _Reader(HTMLParser):
-    """Keeps the words of a page, its roles and classes; leaves scripts and styles out."""
+    """Keeps the words of a page, its roles, classes and links; leaves scripts and styles out."""
 
     def __init__(self) -> None:
         super().__init__()
         self.words: list[str] = []
         self.roles: set[str] = set()
         self.classes: set[str] = set()
+        self.links: list[str] = []
         self._hidden = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -113,6 +115,8 @@ class _Reader(HTMLParser):
         for name, value in attrs:
             if name == "role" and value:
                 self.roles.add(value)
+            if (tag, name) == ("a", "href") and value:
+                self.links.append(value)
             if name == "class" and value:
                 self.classes.update(value.split())
 
@@ -139,7 +143,9 @@ class DagsterUi:
             reader = _Reader()
             reader.feed(self._driver.page_source)
             shown = " ".join(reader.words)
-            page = Page(shown, frozenset(reader.roles), frozenset(reader.classes))
+            page = Page(
+                shown, frozenset(reader.roles), frozenset(reader.classes), tuple(reader.links)
+            )
             if all(expected in page for expected in words) or time.monotonic() > deadline:
                 return page
             time.sleep(0.3)

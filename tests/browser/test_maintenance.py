@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 from lakehouse_dagster.cli.project import load_project
 from lakehouse_dagster.maintenance.events import observation
@@ -80,7 +81,12 @@ def report(instance: dg.DagsterInstance) -> None:
     lake = load_project("maintained_shop")
     repository = lake.definitions().get_repository_def()
     sensor = repository.get_sensor_def("lake_maintenance")
-    result = sensor.evaluate_tick(dg.build_sensor_context(instance, repository_def=repository))
+    context = dg.build_sensor_context(
+        instance, repository_def=repository, repository_name="__repository__"
+    )
+    # As the daemon's ticks know it: Dagster offers tests no way to say so.
+    context._code_location_origin = RegisteredCodeLocationOrigin("maintained_shop")
+    result = sensor.evaluate_tick(context)
     for event in result.asset_events:
         instance.report_runless_asset_event(event)
     actions = lake.keeper.actions
@@ -133,3 +139,12 @@ def test_the_launchpad_of_the_compaction_asks_for_tables(ui: DagsterUi) -> None:
 
 def test_the_automation_page_shows_the_sensor_and_the_schedule(ui: DagsterUi) -> None:
     look(ui, "/automation", "lake_maintenance", "lake_compact")
+
+
+def test_a_check_leads_to_the_launchpad_of_what_mends_it_filled_in_for_the_table(
+    ui: DagsterUi,
+) -> None:
+    """Last: the browser remembers what was filled in."""
+    page = look(ui, "/assets/ods/a?view=checks&checkDetail=small_files", "launch lake_compact")
+    (link,) = {link for link in page.links if "playground/setup" in link}
+    look(ui, link, "lake_compact_tables", '"ods.a"')
