@@ -25,7 +25,7 @@ from lakehouse_dagster.components.places import FieldError, at, each, field, fie
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import BasicAuth, BearerAuth, FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
-from lakehouse_dagster.paimon.masking import is_secret
+from lakehouse_dagster.secret_names import is_secret
 from lakehouse_dagster.streaming.checks import CheckPolicy
 from lakehouse_dagster.streaming.partitions import TablePartitions
 from lakehouse_dagster.streaming.spec import OtherCatalog, StartPolicy

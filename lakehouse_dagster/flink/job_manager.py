@@ -20,7 +20,7 @@ from lakehouse_dagster.errors import (
 from lakehouse_dagster.flink.cluster import FlinkCluster
 from lakehouse_dagster.flink.endpoint import Endpoint
 from lakehouse_dagster.flink.execution_plan import ExecutionPlan, plan_of_running
-from lakehouse_dagster.flink.redaction import MASK, is_sensitive, root_cause
+from lakehouse_dagster.flink.redaction import root_cause
 from lakehouse_dagster.flink.types import (
     Checkpoint,
     CheckpointStatistics,
@@ -31,6 +31,7 @@ from lakehouse_dagster.flink.types import (
     JobSummary,
     SavepointResult,
 )
+from lakehouse_dagster.secret_names import MASK, is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class JobManager(Endpoint):
         return self._read(
             "/jobmanager/config",
             lambda answer: {
-                entry["key"]: MASK if is_sensitive(entry["key"]) else entry["value"]
+                entry["key"]: MASK if is_secret(entry["key"]) else entry["value"]
                 for entry in answer
             },
         )
@@ -325,7 +326,7 @@ def _job_configuration(answer: Mapping[str, Any]) -> JobConfiguration:
         restart_strategy=str(execution.get("restart-strategy", "")),
         parallelism=int(execution.get("job-parallelism", 0)),
         user_config={
-            str(key): MASK if is_sensitive(str(key)) else str(value)
+            str(key): MASK if is_secret(str(key)) else str(value)
             for key, value in (execution.get("user-config") or {}).items()
         },
     )

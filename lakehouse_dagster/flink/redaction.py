@@ -5,19 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-MASK = "****"
-MAX_ROOT_CAUSE_CHARACTERS = 1000
+from lakehouse_dagster.secret_names import MASK, SECRETS, is_secret
 
-# What Flink itself masks (GlobalConfiguration.SENSITIVE_KEYS) and what storage and Kafka add.
-_SENSITIVE = (
-    r"passw|passphrase|secret|token|api[-_.]?key|access[-_.]?key|account[-_.]?key|service[-_.]?key"
-    r"|private[-_.]?key|credential|jaas|auth-params|basic-auth|http-headers"
-)
-_SENSITIVE_KEY = re.compile(rf"{_SENSITIVE}|authorization", re.IGNORECASE)
+MAX_ROOT_CAUSE_CHARACTERS = 1000
 
 _QUOTED_VALUE = r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\""
 _SECRET_ASSIGNMENT = re.compile(
-    rf"(?P<key>['\"]?[\w.-]*(?:{_SENSITIVE})[\w.-]*['\"]?\s*(?:=>|=|:)\s*)"
+    rf"(?P<key>['\"]?[\w.-]*(?:{SECRETS})[\w.-]*['\"]?\s*(?:=>|=|:)\s*)"
     rf"(?P<value>{_QUOTED_VALUE}|[^\s,;)}}\]]+)",
     re.IGNORECASE,
 )
@@ -59,11 +53,6 @@ _ROW_DATA = (
 )
 
 
-def is_sensitive(key: str) -> bool:
-    """Whether an option of this name usually holds a secret (password, token, access key …)."""
-    return _SENSITIVE_KEY.search(key) is not None
-
-
 def redact(text: str, *, secrets: Iterable[str] = ()) -> str:
     """The text with row data, option values that hold secrets, and ``secrets`` themselves masked.
 
@@ -92,7 +81,7 @@ def secrets_in(statement: str, options: Mapping[str, str] | None = None) -> froz
     ]
     pairs.extend((options or {}).items())
     # Very short values are left: masking every "1" would make messages unreadable.
-    return frozenset(value for key, value in pairs if len(value) > 2 and is_sensitive(key))
+    return frozenset(value for key, value in pairs if len(value) > 2 and is_secret(key))
 
 
 def root_cause(stack_trace: str, *, secrets: Iterable[str] = ()) -> str:

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-MASK = "****"
-
-# Both spellings: Flink's `s3.secret-key` and pypaimon's `fs.s3.accessKeySecret`.
-_SECRET_KEY = re.compile(
-    r"(?i)passw|passphrase|secret|token(?![-_.]?(provider|path|loader|ecs|enabled))|credential|jaas"
-    r"|(access|api|account|private)[-_.]?key|authorization"
-)
-
-
-def is_secret(key: str) -> bool:
-    """Whether the value of an option of this name must not be shown."""
-    return _SECRET_KEY.search(key) is not None
+from lakehouse_dagster.secret_names import MASK, is_secret
 
 
 def masked(options: Mapping[str, str]) -> dict[str, str]:

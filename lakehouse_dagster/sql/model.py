@@ -8,25 +8,19 @@ reader may then run in a process of its own.
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
+from lakehouse_dagster.secret_names import is_secret
 from lakehouse_dagster.sql.scanner import TokenKind, scan, significant_text
 
 T = TypeVar("T")
 
 _STEERS = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co")
 
-SECRET_NAME = re.compile(
-    r"passw|secret|token|credential|access[-_.]?key|api[-_.]?key|private[-_.]?key"
-    r"|jaas|authorization|passphrase|(?<![a-z])pwd(?![a-z])",
-    re.I,
-)
-"""Found in the name of what is not shown."""
 _KEYWORDS = """
 ADD ALL ALTER ANALYZE AS BEGIN BY CALL CATALOG COMPILE CREATE DATABASE DELETE DESCRIBE DISTINCT
 DROP END EXCEPT EXECUTE EXISTS EXPLAIN FROM FUNCTION GROUP HAVING IF INNER INSERT INTERSECT INTO
@@ -384,7 +378,7 @@ def beginning(statement: Statement) -> str:
             continue
         is_sign = token.kind is TokenKind.OTHER
         assigns = token.text in ("=", ":") and is_sign
-        if assigns and (statement.kind is StatementKind.SET or SECRET_NAME.search(name)):
+        if assigns and (statement.kind is StatementKind.SET or is_secret(name)):
             words.append(f"{token.text} …")
             break
         if statement.kind is StatementKind.UNKNOWN and token.text.upper() not in KEYWORDS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lakehouse_dagster.sql.model import SECRET_NAME
+from lakehouse_dagster.secret_names import MASK, is_secret
 from lakehouse_dagster.sql.variables import placeholder_in
 
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[?&;])(password|secret|token)=[^&;]*", re.I)
@@ -22,8 +22,6 @@ _JDBC = re.compile(
 )
 _ORACLE_USER = re.compile(r"(?<=:thin:)[^@]*(?=@)|(?<=:oci:)[^@]*(?=@)", re.I)
 _JDBC_DATABASE = re.compile(r"[;?&](?:databaseName|database)=([^;&]+)", re.I)
-
-MASK = "****"
 
 # System, then for each part of the key the options that may name it, the first given one counting;
 # after an `=`, what it is where none is given.
@@ -69,10 +67,7 @@ _LEGACY_NAMES = {"table": "table-name", "hbase.table-name": "table-name"}
 
 def mask_secrets(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with the values of secrets replaced; variables are masked as well."""
-    return {
-        key: MASK if SECRET_NAME.search(key) else mask_address(value)
-        for key, value in options.items()
-    }
+    return {key: MASK if is_secret(key) else mask_address(value) for key, value in options.items()}
 
 
 def mask_address(text: str) -> str:

@@ -13,7 +13,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 import lakehouse_dagster
 from lakehouse_dagster import LakehouseComponent, OtherCatalog
 from lakehouse_dagster.errors import ConfigurationError
-from lakehouse_dagster.paimon.masking import is_secret
+from lakehouse_dagster.secret_names import is_secret
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "catalogs.md").read_text()
 _BLOCK = re.compile(r"^```(yaml|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

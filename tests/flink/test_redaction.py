@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from lakehouse_dagster.flink import redact
 from lakehouse_dagster.flink.redaction import (
     MAX_ROOT_CAUSE_CHARACTERS,
-    is_sensitive,
     root_cause,
     secrets_in,
 )
@@ -98,24 +97,6 @@ def test_secrets_are_found_in_statements_and_options() -> None:
         "s3cr3t",
         "0ss",
     }
-
-
-@pytest.mark.parametrize(
-    ("key", "sensitive"),
-    [
-        ("password", True),
-        ("s3.access-key", True),
-        ("fs.oss.accessKeyId", True),
-        ("properties.sasl.jaas.config", True),
-        ("fs.azure.account.key.x.dfs.core.windows.net", True),
-        ("security.kerberos.login.keytab", False),
-        ("primary-key", False),
-        ("connector", False),
-        ("bucket-key", False),
-    ],
-)
-def test_options_that_hold_secrets_are_known(key: str, sensitive: bool) -> None:
-    assert is_sensitive(key) is sensitive
 
 
 GATEWAY_ERROR = """Internal server error.

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse_dagster.errors import CatalogError, ConfigurationError
-from lakehouse_dagster.flink.redaction import secrets_in
 from lakehouse_dagster.paimon import PaimonCatalog
-from lakehouse_dagster.paimon.masking import is_secret
 
 SECRETS = {"s3.access-key": "AKIA1", "fs.s3.accessKeySecret": "hush", "s3.endpoint": "http://s3"}
 
@@ -208,35 +206,6 @@ def test_secrets_reach_the_engines_and_nobody_else() -> None:
     assert "hush" not in repr(catalog)
     assert "AKIA1" not in repr(catalog)
     assert "http://s3" in repr(catalog)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "jdbc.password",
-        "token",
-        "dlf.access-key-id",
-        "dlf.access-key-secret",
-        "dlf.security-token",
-        "s3.access-key",
-        "fs.oss.accessKeyId",
-        "fs.cosn.userinfo.secretId",
-        "fs.azure.account.key.store.dfs.core.windows.net",
-        "header.Authorization",
-    ],
-)
-def test_an_option_that_holds_a_secret_is_known_by_its_name_here_and_to_flinks_side(
-    key: str,
-) -> None:
-    assert is_secret(key)
-    assert secrets_in("", {key: "hush"}) == {"hush"}
-
-
-@pytest.mark.parametrize(
-    "key", ["token.provider", "data-token.enabled", "dlf.token-path", "jdbc.user", "catalog-key"]
-)
-def test_an_option_that_only_speaks_of_secrets_may_be_shown(key: str) -> None:
-    assert not is_secret(key)
 
 
 def test_an_error_of_the_file_system_does_not_show_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

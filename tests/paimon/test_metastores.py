@@ -13,7 +13,7 @@ import pytest
 from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog, ProgressPolicy, SystemDatabase
 from lakehouse_dagster.flink import Session, create_catalog, use_catalog
 from lakehouse_dagster.paimon import CatalogReader
-from lakehouse_dagster.paimon.masking import is_secret
+from lakehouse_dagster.secret_names import is_secret
 from lakehouse_dagster.streaming.progress import ProgressCursor, ProgressEvent, moved
 from lakehouse_dagster.streaming.start import start_or_adopt
 from lakehouse_dagster.streaming.stop import cancel
