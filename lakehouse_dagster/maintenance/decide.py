@@ -51,14 +51,18 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
     if facts.snapshot_id is None:
         return Decision(facts.table)
     case = Case(facts, policy, situation, now)
-    merged = _DueToMerge(case).due()
-    actions = (*([merged] if merged else []), *DueToGo(case).due())
+    going = DueToGo(case)
+    merged = _DueToMerge(case, going.past_partitions).due()
+    actions = (*([merged] if merged else []), *going.due())
     return Decision(facts.table, actions, tuple(case.held_back), advice_on(facts))
 
 
 @dataclass(frozen=True)
 class _DueToMerge:
+    """``past``: partitions that are due to go, and not worth being rewritten before that."""
+
     case: Case
+    past: frozenset[Partition]
 
     @property
     def facts(self) -> TableFacts:
@@ -78,13 +82,14 @@ class _DueToMerge:
         due = [
             (bucket, reason)
             for bucket in self.facts.buckets
-            if (reason := wants(bucket, spec)) is not None
+            if (reason := wants(bucket, spec)) is not None and bucket.partition not in self.past
         ]
         if not due or not self.case.may_begin(kind, spec):
             return None
         partitions = _worst_first(bucket for bucket, _ in due)
         chosen = partitions[: spec.partitions_a_run]
-        concerned = [b for b in self.facts.buckets if b.partition in set(chosen)]
+        them = frozenset(chosen)
+        concerned = [b for b in self.facts.buckets if b.partition in them]
         if kind is ActionKind.COMPACT:
             rewrite = sum(
                 max(b.level0_bytes if self._keyed else 0, b.small_bytes) for b in concerned

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Holder, Partition
 from lakehouse_dagster.maintenance.calls import is_plain
-from lakehouse_dagster.maintenance.case import Case, partition_in_words
+from lakehouse_dagster.maintenance.case import Case, partition_in_words, some
 from lakehouse_dagster.maintenance.spec import (
     ExpireSpec,
     ManifestSpec,
@@ -22,7 +23,20 @@ from lakehouse_dagster.maintenance.spec import (
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.sizes import size_bytes
 
+TAGS_A_RUN = 100
+"""Each tag takes a CALL of its own; the others wait for the next run."""
 _BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
+_REMEMBERED_TIMES = 65_536
+"""Reading ten thousand partition values as times takes longer than all else that is decided."""
+
+
+@dataclass(frozen=True)
+class _Dated:
+    """Partitions by what their values say of their time: ``past`` ones, the oldest first."""
+
+    past: tuple[Partition, ...] = ()
+    unread: tuple[Partition, ...] = ()
+    awkward: tuple[Partition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,7 @@ class DueToGo:
         if holding:
             older_than = min(h.committed_at or facts.oldest_snapshot_at for h in holding)
             self.case.held_back.append(
-                f"Old snapshots are kept for {'; '.join(map(str, holding))}."
+                f"Old snapshots are kept for {some([*map(str, holding)], '; ')}."
             )
         if facts.oldest_snapshot_at >= older_than:
             return
@@ -108,7 +122,7 @@ class DueToGo:
         ]
         if holding:
             self.case.held_back.append(
-                f"Old changelogs are kept for {'; '.join(map(str, holding))}."
+                f"Old changelogs are kept for {some([*map(str, holding)], '; ')}."
             )
         if any((holder.snapshot_id or 0) <= facts.oldest_changelog_id for holder in holding):
             return
@@ -132,43 +146,65 @@ class DueToGo:
                 f"Partitions cannot expire: {column or 'the table'} is no partition column."
             )
             return
-        past: list[tuple[datetime, Partition]] = []
-        unread: list[str] = []
-        awkward: list[str] = []
-        bound = self.case.now - span(spec.keep_for)
-        for partition in sorted({b.partition for b in self.facts.buckets}, key=str):
-            at = _time_of(dict(partition)[column], spec.format)
-            if at is None:
-                unread.append(partition_in_words(partition))
-            elif at < bound and is_plain(partition):
-                past.append((at, partition))
-            elif at < bound:
-                awkward.append(partition_in_words(partition))
-        if unread:
+        dated = self._dated
+        if dated.unread:
             self.case.held_back.append(
-                f"{len(unread)} partitions stay, as {column} is not of the format {spec.format}: "
-                f"{', '.join(unread[:10])}."
+                f"{len(dated.unread)} partitions stay, as {column} is not of the format "
+                f"{spec.format}: {_some(dated.unread)}."
             )
-        if awkward:
+        if dated.awkward:
             # As an argument of the procedure it could be read as another partition.
             self.case.held_back.append(
-                f"{len(awkward)} partitions stay, as a comma, quotation mark or '=' stands in "
-                f"their values: {', '.join(awkward[:10])}."
+                f"{len(dated.awkward)} partitions stay, as a comma, quotation mark or '=' stands "
+                f"in their values: {_some(dated.awkward)}."
             )
+        past = dated.past
         if not past or not self.case.may_begin(ActionKind.EXPIRE_PARTITIONS, spec):
             return
-        oldest_first = sorted(past, key=lambda dated: dated[0])
-        chosen = tuple(partition for _, partition in oldest_first[: spec.partitions_a_run])
-        files = sum(b.files for b in self.facts.buckets if b.partition in set(chosen))
+        chosen = past[: spec.partitions_a_run]
+        them = frozenset(chosen)
+        files = sum(b.files for b in self.facts.buckets if b.partition in them)
         yield Action(
             self.facts.table,
             ActionKind.EXPIRE_PARTITIONS,
             f"{len(past)} partitions are older than {_in_days(spec.keep_for)}"
             + (f"; the oldest {len(chosen)} go now." if len(past) > len(chosen) else "."),
             partitions=chosen,
-            older_than=bound,
+            older_than=self.case.now - span(spec.keep_for),
             figures={"partitions": str(len(past)), "files": str(files)},
             benefit=float(files),
+        )
+
+    @property
+    def past_partitions(self) -> frozenset[Partition]:
+        """All whose time is over and that can be let go, now or in later runs."""
+        return frozenset(self._dated.past)
+
+    @cached_property
+    def _dated(self) -> _Dated:
+        spec = self.case.policy.partitions
+        keys = self.facts.partition_keys
+        column = None if spec is None else spec.column or next(iter(keys), None)
+        if spec is None or column not in keys:
+            return _Dated()
+        place = keys.index(column)
+        bound = self.case.now - span(spec.keep_for)
+        past: list[tuple[datetime, Partition]] = []
+        unread: list[Partition] = []
+        awkward: list[Partition] = []
+        for partition in {b.partition for b in self.facts.buckets}:
+            at = _time_of(partition[place][1], spec.format)
+            if at is None:
+                unread.append(partition)
+            elif at < bound and is_plain(partition):
+                past.append((at, partition))
+            elif at < bound:
+                awkward.append(partition)
+        past.sort(key=lambda one: (one[0], str(one[1])))
+        return _Dated(
+            tuple(partition for _, partition in past),
+            tuple(sorted(unread, key=str)),
+            tuple(sorted(awkward, key=str)),
         )
 
     def _tags(self, spec: TagSpec) -> Iterator[Action]:
@@ -182,15 +218,17 @@ class DueToGo:
         ]
         kept = [name for name in old if name in self.case.situation.protected_tags]
         if kept:
-            self.case.held_back.append(f"Tags stay, as branches stand on them: {', '.join(kept)}.")
-        names = tuple(name for name in old if name not in self.case.situation.protected_tags)
+            self.case.held_back.append(f"Tags stay, as branches stand on them: {some(kept)}.")
+        going = [name for name in old if name not in self.case.situation.protected_tags]
+        names = tuple(going[:TAGS_A_RUN])
         if names and self.case.may_begin(ActionKind.EXPIRE_TAGS, None):
             yield Action(
                 self.facts.table,
                 ActionKind.EXPIRE_TAGS,
-                f"{len(names)} tags are older than {_in_days(spec.keep_for)}.",
+                f"{len(going)} tags are older than {_in_days(spec.keep_for)}"
+                + (f"; {len(names)} go now." if len(going) > len(names) else "."),
                 names=names,
-                figures={"tags": str(len(names))},
+                figures={"tags": str(len(going))},
                 benefit=float(len(names)),
             )
 
@@ -251,6 +289,11 @@ def _first_needed(holding: Iterable[Holder]) -> int | None:
     return min((h.snapshot_id for h in holding if h.snapshot_id is not None), default=None)
 
 
+def _some(partitions: Sequence[Partition]) -> str:
+    return some([partition_in_words(partition) for partition in partitions])
+
+
+@lru_cache(_REMEMBERED_TIMES)
 def _time_of(value: str | None, written: str) -> datetime | None:
     if value is None:
         return None

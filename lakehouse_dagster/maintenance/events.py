@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse_dagster.maintenance.case import some
+
 if TYPE_CHECKING:
     # SQLAlchemy comes with it: loading definitions does not wait for that.
     from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
 
 _SHOWN = ("files", "bytes", "small_files", "level0_files", "partitions", "snapshots", "changelogs")
 _ALWAYS = ("files", "bytes", "snapshots")
-PARTITIONS_SHOWN = 20
 
 
 def observation(key: dg.AssetKey, record: ActionRecord) -> dg.AssetObservation:
@@ -81,9 +82,7 @@ def _details(record: ActionRecord) -> dict[str, Any]:
     found: dict[str, Any] = {f"due: {k}": v for k, v in details.get("figures", {}).items()}
     partitions = ["/".join(f"{c}={v}" for c, v in p.items()) for p in details.get("partitions", ())]
     if partitions:
-        more = len(partitions) - PARTITIONS_SHOWN
-        shown = ", ".join(partitions[:PARTITIONS_SHOWN])
-        found["partitions_done"] = shown + (f" and {more} more" if more > 0 else "")
+        found["partitions_done"] = some(partitions)
     if details.get("names"):
-        found["tags_done"] = ", ".join(details["names"])
+        found["tags_done"] = some(details["names"])
     return found

@@ -7,7 +7,7 @@ Manifest"), so sums are kept up to date by adding and taking away: the files nee
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _ADD = 0
@@ -48,6 +48,14 @@ class BucketSums:
         if not self.files_of_level[level]:
             del self.files_of_level[level], self.bytes_of_level[level]
 
+    def copy(self) -> BucketSums:
+        """The same, to count on without changing these."""
+        return replace(
+            self,
+            files_of_level=dict(self.files_of_level),
+            bytes_of_level=dict(self.bytes_of_level),
+        )
+
     @property
     def settled_bytes(self) -> int:
         """What lies on the highest level in use, where a full compaction leaves all."""
@@ -83,7 +91,8 @@ def fold(
 ) -> None:
     """Bring the sums forward by the entries of one or more snapshots' manifests.
 
-    Added files count before deleted ones, as the manifests of one snapshot are in no order.
+    Added files count before deleted ones, as the manifests of one snapshot are in no order. Buckets
+    that change get sums of their own: those that were there may belong to somebody else.
 
     Raises:
         FactsDoNotAddUpError: the sums are of another history; they are then worth nothing.
@@ -93,8 +102,10 @@ def fold(
     for times, of_kind in ((1, _is_added), (-1, _is_deleted)):
         for entry in filter(of_kind, entries):
             key = (bytes(entry["_PARTITION"]).hex(), entry["_BUCKET"])
-            touched.add(key)
-            sums.setdefault(key, BucketSums()).count(entry["_FILE"], times, small_below_bytes)
+            if key not in touched:
+                touched.add(key)
+                sums[key] = sums[key].copy() if key in sums else BucketSums()
+            sums[key].count(entry["_FILE"], times, small_below_bytes)
     for key in touched:
         if not sums[key].files:
             del sums[key]

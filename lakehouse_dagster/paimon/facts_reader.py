@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
-from lakehouse_dagster.paimon.bucket_facts import BucketKey, BucketSums
+from lakehouse_dagster.paimon.bucket_facts import BucketKey
 from lakehouse_dagster.paimon.file_facts import (
     DYNAMIC_BUCKETS,
     SMALL_SHARE,
@@ -134,7 +134,7 @@ class FactsReader:
                     self._files, self._name, self._path, both_lists(document)
                 )
             )
-            buckets = self._buckets(schema, stored.sums, self._deleted_records(document))
+            buckets = self._buckets(schema, stored, self._deleted_records(document))
             # Frozen, but this is no part of what it is: only what has been worked out from it.
             object.__setattr__(stored, "shown", (buckets, manifests))
         return stored.shown or ((), ())
@@ -142,11 +142,12 @@ class FactsReader:
     def _buckets(
         self,
         schema: Mapping[str, Any],
-        sums: Mapping[BucketKey, BucketSums],
+        stored: StoredSums,
         deleted: Mapping[BucketKey, int],
     ) -> tuple[BucketFacts, ...]:
-        rows = {partition for partition, _ in sums}
-        texts = partition_texts(rows, schema, self._files.options)
+        texts = stored.partitions
+        new = {partition for partition, _ in stored.sums} - texts.keys()
+        texts.update(partition_texts(new, schema, self._files.options))
         return tuple(
             BucketFacts(
                 partition=texts[key[0]],
@@ -162,7 +163,7 @@ class FactsReader:
                 levels=len(of_bucket.files_of_level),
                 deleted_records=deleted.get(key, 0),
             )
-            for key, of_bucket in sorted(sums.items())
+            for key, of_bucket in sorted(stored.sums.items())
         )
 
     def _deleted_records(self, document: Mapping[str, Any]) -> dict[BucketKey, int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from lakehouse_dagster.paimon.bucket_facts import BucketKey, BucketSums
 from lakehouse_dagster.sizes import bytes_of
@@ -21,6 +21,10 @@ SMALL_SHARE = 0.7
 tables (``compaction.small-file-ratio``)."""
 DYNAMIC_BUCKETS = -1
 POSTPONED_BUCKETS = -2
+
+
+PartitionText: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Column and value as text (ISO for dates), in the table's order; None for NULL."""
 
 
 class TableKind(str, Enum):
@@ -43,7 +47,7 @@ class BucketFacts:
     """The live files of one bucket.
 
     Args:
-        partition: column and value as text (ISO for dates), in the table's order; None for NULL.
+        partition: column and value.
         bucket: its number; -2 where rows wait to be put into buckets (``bucket = -2``).
         records: rows in files, before merging by key.
         small_files: those below :data:`SMALL_SHARE` of ``target-file-size``.
@@ -51,7 +55,7 @@ class BucketFacts:
         deleted_records: rows that deletion vectors mark.
     """
 
-    partition: tuple[tuple[str, str | None], ...]
+    partition: PartitionText
     bucket: int
     files: int
     size_bytes: int
@@ -188,6 +192,8 @@ class StoredSums:
         fingerprint: of the snapshot's file: a snapshot of the same number but another history has
             another one.
         small_below_bytes: what counted as small.
+        partitions: column and value of each partition by its binary row, as far as decoded: of
+            many thousands only those that are new are to be decoded after a commit.
         shown: what was worked out from the sums, for as long as they stay at hand.
     """
 
@@ -195,9 +201,15 @@ class StoredSums:
     fingerprint: str
     small_below_bytes: int
     sums: Mapping[BucketKey, BucketSums] = field(hash=False)
+    partitions: dict[str, PartitionText] = field(default_factory=dict, compare=False, repr=False)
     shown: tuple[tuple[BucketFacts, ...], tuple[int, ...]] | None = field(
         default=None, compare=False, repr=False
     )
+
+    def keep_partitions(self, earlier: StoredSums) -> None:
+        """Take over what was decoded of the partitions that are still there."""
+        rows = {row for row, _ in self.sums}
+        self.partitions.update((r, t) for r, t in earlier.partitions.items() if r in rows)
 
 
 class FactStore(Protocol):

@@ -149,7 +149,7 @@ def partition_texts(
         options: of the catalog, whose secrets no message may show.
     """
     keys = schema.get("partitionKeys") or ()
-    if not keys:
+    if not keys or not rows:
         return dict.fromkeys(rows, ())
     with translated_errors("understand a table's schema", options):
         from pypaimon.schema.table_schema import TableSchema

@@ -69,7 +69,9 @@ class LiveFiles:
                 return known
             sums = self._brought_forward(known, document)
             if sums is not None:
-                return self._saved(document, fingerprint, small_below_bytes, sums)
+                stored = self._saved(document, fingerprint, small_below_bytes, sums)
+                stored.keep_partitions(known)
+                return stored
         sums = {}
         entries = entries_of(self._files, self._name, self._path, both_lists(document))
         fold(sums, entries, small_below_bytes)
@@ -96,7 +98,7 @@ class LiveFiles:
         before = self._snapshots.document(known.snapshot_id)
         if before is not None and _fingerprint(before) != known.fingerprint:
             return None
-        sums = {key: BucketSums.from_list(s.as_list()) for key, s in known.sums.items()}
+        sums = dict(known.sums)
         for number in range(known.snapshot_id + 1, latest + 1):
             step = document if number == latest else self._snapshots.document(number)
             if step is None:

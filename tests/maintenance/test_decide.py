@@ -239,6 +239,40 @@ def test_partitions_expire_by_the_time_in_their_value_and_unread_ones_are_named(
     )
 
 
+def test_partitions_that_are_due_to_go_are_not_compacted_before() -> None:
+    many = {"files": 12, "small_files": 12, "small_bytes": MIB, "size_bytes": MIB}
+    days = ("20260101", "20261129", "x1")
+    facts = table(*(bucket(0, day, **many) for day in days), kind=TableKind.APPEND)
+    policy = TablePolicy(partitions=PartitionExpirySpec("90d", format="%Y%m%d"))
+    merged, expired = decided(facts, policy).actions
+    assert merged.partitions == ((("dt", "20261129"),), (("dt", "x1"),))
+    assert (expired.kind, expired.partitions) == (
+        ActionKind.EXPIRE_PARTITIONS,
+        ((("dt", "20260101"),),),
+    )
+
+
+def test_what_stays_is_named_in_short_texts_however_much_it_is() -> None:
+    policy = TablePolicy(partitions=PartitionExpirySpec("90d", format="%Y%m%d"))
+    unread = (bucket(0, f"x{number:05}") for number in range(10_000))
+    (why,) = decided(table(*unread), policy).held_back
+    assert why.startswith("10000 partitions stay, as dt is not of the format %Y%m%d: dt=x00000, ")
+    assert why.endswith("dt=x00009 and 9990 more.")
+    holders = tuple(holder(f"reader-{number:05}", 1, None) for number in range(10_000))
+    (why,) = decided(table(bucket(), **OLD), holders=holders).held_back
+    assert why.startswith("Old snapshots are kept for ")
+    assert why.endswith(" and 9990 more.")
+    assert len(why) < 1_000
+
+
+def test_tags_go_a_bounded_number_a_run() -> None:
+    old = TagFacts(3, NOW - timedelta(days=40), None)
+    tags = {f"t{number:05}": old for number in range(10_000)}
+    action = only(decided(table(bucket(), tags=tags), TablePolicy(tags=TagSpec("30d"))))
+    assert action.names == tuple(sorted(tags))[:100]
+    assert action.reason == "10000 tags are older than 30d; 100 go now."
+
+
 def test_tags_under_a_branch_stay() -> None:
     old = TagFacts(3, NOW - timedelta(days=40), None)
     facts = table(bucket(), tags={"fix": old, "old": old, "new": replace(old, created_at=NOW)})

@@ -136,6 +136,32 @@ def test_sums_of_another_history_do_not_add_up(tmp_path: Path) -> None:
         fold({}, [{**entry, "_FILE": file}], 100)
 
 
+def test_what_is_folded_in_leaves_the_sums_that_were_known_as_they_were() -> None:
+    file = {"_FILE_SIZE": 5, "_LEVEL": 0, "_ROW_COUNT": 1}
+    entries = [{"_KIND": 0, "_PARTITION": p, "_BUCKET": 0, "_FILE": file} for p in (b"a", b"b")]
+    known: dict[tuple[str, int], BucketSums] = {}
+    fold(known, entries, 100)
+    later = dict(known)
+    fold(later, entries[:1], 100)
+    key, other = (b"a".hex(), 0), (b"b".hex(), 0)
+    assert (known[key].files, known[key].files_of_level) == (1, {0: 1})
+    assert (later[key].files, later[key].bytes_of_level) == (2, {0: 10})
+    assert later[other] is known[other]
+
+
+def test_partitions_that_come_and_go_are_told_by_their_values(tmp_path: Path) -> None:
+    table, store = written(tmp_path), InMemory()
+    look = reader(tmp_path)
+    for day in ("a", "b"):
+        table.append([row(day)])
+        assert look.facts(store) == whole(look)
+    table.truncate({"day": "a"})
+    assert [b.partition for b in look.facts(store).buckets] == [(("day", "b"),)]
+    stored = store.load("ods.t")
+    assert stored is not None
+    assert list(stored.partitions.values()) == [(("day", "b"),)]
+
+
 def test_wrong_sums_are_noticed_by_the_snapshot_s_own_count(tmp_path: Path) -> None:
     table, store = written(tmp_path), InMemory()
     table.append([row("a")])
