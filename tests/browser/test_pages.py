@@ -142,7 +142,7 @@ def test_the_lineage_shows_every_group(ui: DagsterUi) -> None:
 def test_a_group_shows_its_assets_with_kinds_and_state(ui: DagsterUi) -> None:
     ods = "/locations/definitions/asset-groups/ods/lineage"
     # Who writes the table was looked at before its job was managed: that is not told then.
-    checks = "Asset checks 1 / 2 Passed"
+    checks = "Asset checks 1 / 3 Passed"
     look(ui, ods, " agent ", " city ", " work_order ", "Flink paimon", " Materialized ", checks)
 
 
