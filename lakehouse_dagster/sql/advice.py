@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakehouse_dagster.sizes import bytes_of
+from lakehouse_dagster.sql.beginning import beginning
 from lakehouse_dagster.sql.model import (
     JobDefinition,
     Location,
@@ -24,7 +25,6 @@ from lakehouse_dagster.sql.model import (
     StatementKind,
     TableDefinition,
     TableName,
-    beginning,
 )
 from lakehouse_dagster.sql.scanner import TokenKind, scan
 from lakehouse_dagster.sql.settings import parse_set

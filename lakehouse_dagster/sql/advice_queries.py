@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from lakehouse_dagster.sql.model import Location, Problem, Severity, Statement, beginning
+from lakehouse_dagster.sql.beginning import beginning
+from lakehouse_dagster.sql.model import Location, Problem, Severity, Statement
 from lakehouse_dagster.sql.parsing import nodes_within
 from lakehouse_dagster.sql.scanner import scan
 from lakehouse_dagster.sql.statements import place_in

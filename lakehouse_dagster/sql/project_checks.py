@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from lakehouse_dagster.sql.beginning import beginning
 from lakehouse_dagster.sql.model import (
     JobDefinition,
     Location,
@@ -14,7 +15,6 @@ from lakehouse_dagster.sql.model import (
     Statement,
     TableDefinition,
     TableName,
-    beginning,
     unique,
 )
 from lakehouse_dagster.sql.scanner import TokenKind, scan

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from lakehouse_dagster.sql.beginning import beginning
 from lakehouse_dagster.sql.model import (
     Location,
     Problem,
     Severity,
     Statement,
-    beginning,
 )
 from lakehouse_dagster.sql.parsing import READER_FAILED, UnreadableStatementError
 

@@ -6,13 +6,13 @@ import posixpath
 from dataclasses import dataclass
 from functools import lru_cache
 
+from lakehouse_dagster.sql.beginning import beginning
 from lakehouse_dagster.sql.model import (
     Location,
     Problem,
     Severity,
     Statement,
     StatementKind,
-    beginning,
 )
 from lakehouse_dagster.sql.noise import Noise, without_noise
 from lakehouse_dagster.sql.scanner import TokenKind, scan

@@ -7,13 +7,13 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from lakehouse_dagster.secret_names import MASK, SECRETS
+from lakehouse_dagster.sql.beginning import beginning
 from lakehouse_dagster.sql.model import (
     Location,
     Problem,
     Severity,
     Statement,
     StatementKind,
-    beginning,
 )
 from lakehouse_dagster.sql.scanner import Token, TokenKind, scan
 from lakehouse_dagster.sql.settings import parse_set
