@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sqlglot import exp
@@ -11,7 +11,6 @@ from sqlglot import exp
 from lakehouse_dagster.sql import dialect_nodes as nodes
 from lakehouse_dagster.sql import parsing, tables, written
 from lakehouse_dagster.sql.alter import NotFollowedError, altered
-from lakehouse_dagster.sql.contradictions import contradicts, declared_differently
 from lakehouse_dagster.sql.lineage import QueryLineage, query_lineage
 from lakehouse_dagster.sql.model import (
     Column,
@@ -27,6 +26,7 @@ from lakehouse_dagster.sql.model import (
     ViewDefinition,
 )
 from lakehouse_dagster.sql.parsing import UnreadableStatementError
+from lakehouse_dagster.sql.relations import Found, Relations
 from lakehouse_dagster.sql.report import Report
 from lakehouse_dagster.sql.session import LAKE_DATABASE, Session, UnknownRelation
 from lakehouse_dagster.sql.sources import catalog_kind, connector_of, mask_secrets, source_key
@@ -37,15 +37,6 @@ from lakehouse_dagster.sql.variables import Filled, placeholder_in
 _CREATE_WORDS = ("CREATE", "OR", "REPLACE", "TEMPORARY", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
 _VIEWS = (StatementKind.CREATE_VIEW, StatementKind.CREATE_TEMPORARY_VIEW)
 _NOWHERE = Location("", 1, 1)
-
-
-@dataclass
-class Found:
-    """What one file declares."""
-
-    tables: dict[TableName, TableDefinition] = field(default_factory=dict)
-    sources: list[SourceDefinition] = field(default_factory=list)
-    views: list[ViewDefinition] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -64,9 +55,11 @@ class DeclarationReader:
         self._session = session
         self._report = report
         self._fill = fill
-        self.found = Found()
-        """Where what is declared goes: of the file that is being read."""
-        self._homes: dict[TableName, Found] = {}
+        self._relations = Relations(session, report)
+
+    def begin_file(self) -> Found:
+        """Let what is declared from here on be another file's; where it will be."""
+        return self._relations.begin_file()
 
     def catalog(self, statement: Statement) -> bool:
         """Read CREATE CATALOG; return whether the session needs the statement.
@@ -159,11 +152,11 @@ class DeclarationReader:
         try:
             tree = parsing.parse(self._filled(statement), written=statement)
         except UnreadableStatementError:
-            self._forget_columns(name)
+            self._relations.forget_columns(name)
             raise
         action = tree.args.get("action")
         if not isinstance(tree, nodes.AlterObject) or not isinstance(action, nodes.AlterAction):
-            self._forget_columns(name)
+            self._relations.forget_columns(name)
             return
         if tree.args["kind"] == "TABLE" and name is not None:
             self._alter_table(statement, name, action)
@@ -190,17 +183,17 @@ class DeclarationReader:
         )
         if statement.kind in _VIEWS:
             unknown = ViewDefinition(name, temporary, (), (), False, statement.location)
-            self._remember_view(unknown)
+            self._relations.declare_view(unknown)
         elif temporary:
-            self._session.temporary[name] = UnknownRelation.unreadable(name)
+            self._relations.remember(UnknownRelation.unreadable(name), temporary=True)
         elif written.option(text, "connector") not in (None, "paimon"):
-            self._session.lasting[name] = UnknownRelation.unreadable(name)
+            self._relations.remember(UnknownRelation.unreadable(name), temporary=False)
         elif name.catalog == self._session.lake:
-            self._declare(
+            self._relations.declare_table(
                 TableDefinition(name, (), (), (), {}, None, statement.location, columns_known=False)
             )
         elif self._session.outside_key(name) is None:
-            self._session.lasting[name] = UnknownRelation.unreadable(name)
+            self._relations.remember(UnknownRelation.unreadable(name), temporary=False)
 
     # tables
 
@@ -227,7 +220,7 @@ class DeclarationReader:
         self._session.bodies[name] = body
         options = mask_secrets({key: filled.shown(value) for key, value in body.options.items()})
         if in_lake and connector in ("", "paimon"):
-            self._declare(
+            self._relations.declare_table(
                 TableDefinition(
                     name=name,
                     columns=body.columns,
@@ -248,38 +241,23 @@ class DeclarationReader:
                 f"A Paimon catalog takes no table of connector {connector!r}.",
                 "Write CREATE TEMPORARY TABLE.",
             )
-        relations = self._session.temporary if temporary else self._session.lasting
         outside = None if temporary or connector else self._session.outside_key(name)
         if not connector and outside is None and (body.like or not body.columns_known):
-            relations[name] = UnknownRelation(
-                name, f"no statement of the script declares the catalog of {name}"
-            )
+            reason = f"no statement of the script declares the catalog of {name}"
+            self._relations.remember(UnknownRelation(name, reason), temporary=temporary)
             return
         kind = self._session.catalog_kind(name.catalog) or "unknown"
-        source = SourceDefinition(
-            name=name,
-            connector=connector or kind,
-            asset_key=outside or source_key(connector or kind, name.table, body.options),
-            columns=body.columns if body.columns_known else (),
-            options=options,
-            location=statement.location,
+        self._relations.declare_source(
+            SourceDefinition(
+                name=name,
+                connector=connector or kind,
+                asset_key=outside or source_key(connector or kind, name.table, body.options),
+                columns=body.columns if body.columns_known else (),
+                options=options,
+                location=statement.location,
+            ),
+            temporary=temporary,
         )
-        relations[name] = source
-        self.found.sources.append(source)
-
-    def _declare(self, table: TableDefinition) -> None:
-        known = self._home(table.name).tables.get(table.name)
-        if known is None:
-            self.found.tables[table.name] = table
-            self._homes[table.name] = self.found
-        elif contradicts(known, table):
-            self._report.add(declared_differently(known, table))
-        elif table.columns_known and not known.columns_known:
-            self._home(table.name).tables[table.name] = table
-        self._session.lasting[table.name] = self._home(table.name).tables[table.name]
-
-    def _home(self, name: TableName) -> Found:
-        return self._homes.get(name, self.found)
 
     # views
 
@@ -296,7 +274,7 @@ class DeclarationReader:
         found = self._lineage(statement, query)
         # A view that leads back to itself has been read half, in an earlier round.
         closed = name in reads.tables
-        self._remember_view(
+        self._relations.declare_view(
             ViewDefinition(
                 name=name,
                 temporary=temporary,
@@ -316,11 +294,6 @@ class DeclarationReader:
             self._report.failed(statement, error)
             return QueryLineage(None, ())
 
-    def _remember_view(self, view: ViewDefinition) -> None:
-        relations = self._session.temporary if view.temporary else self._session.lasting
-        relations[view.name] = view
-        self.found.views.append(view)
-
     # ALTER
 
     def _alter_table(
@@ -334,80 +307,25 @@ class DeclarationReader:
                 "Change the CREATE TABLE, and alter the table once, outside of the script.",
             )
         body = self._session.bodies.get(name)
-        relation = self._session.temporary.get(name) or self._session.lasting.get(name)
-        if body is None or relation is None:
+        if body is None or self._relations.get(name) is None:
             return
         if action.args["kind"] == "RENAME TO":
-            self._rename(statement, name, parsing.name_parts(action.this))
+            self._relations.rename(name, parsing.name_parts(action.this)[-1])
             return
         try:
-            self._become(name, altered(body, action), self._fill(statement))
+            self._relations.become(name, altered(body, action), self._fill(statement))
         except NotFollowedError:
-            self._forget_columns(name)
-
-    def _become(self, name: TableName, body: TableBody, filled: Filled) -> None:
-        """Put what a table has become in the place of what it was."""
-        before = self._session.bodies[name]
-        self._session.bodies[name] = body
-        temporary = name in self._session.temporary
-        relations = self._session.temporary if temporary else self._session.lasting
-        known = relations[name]
-        if not isinstance(known, TableDefinition | SourceDefinition):
-            return
-        new = {k: filled.shown(v) for k, v in body.options.items() if before.options.get(k) != v}
-        old = {k: v for k, v in known.options.items() if k in body.options}
-        options = {**old, **mask_secrets(new)}
-        if isinstance(known, TableDefinition):
-            relations[name] = self._home(name).tables[name] = replace(
-                known,
-                columns=body.columns,
-                primary_key=body.primary_key,
-                partition_keys=body.partition_keys,
-                options=options,
-                columns_known=body.columns_known,
-            )
-            return
-        source = replace(
-            known,
-            asset_key=source_key(known.connector, name.table, body.options),
-            columns=body.columns if body.columns_known else (),
-            options=options,
-        )
-        relations[name] = source
-        self.found.sources = [source if s is known else s for s in self.found.sources]
-
-    def _rename(self, statement: Statement, old: TableName, parts: tuple[str, ...]) -> None:
-        new = TableName(old.catalog, old.database, parts[-1])
-        body = self._session.bodies.pop(old)
-        home = self._homes.pop(old, self.found)
-        for relations in (self._session.temporary, self._session.lasting):
-            known = relations.pop(old, None)
-            if isinstance(known, TableDefinition):
-                home.tables.pop(old, None)
-                home.tables[new] = relations[new] = replace(known, name=new)
-                self._homes[new] = home
-            elif isinstance(known, SourceDefinition):
-                relations[new] = replace(known, name=new)
-            elif known is not None:
-                relations[new] = UnknownRelation(new, f"nothing is known of {old}, which it was")
-        self._session.bodies[new] = body
+            self._relations.forget_columns(name)
 
     def _alter_view(self, statement: Statement, name: TableName, action: nodes.AlterAction) -> None:
-        known = self._session.temporary.get(name) or self._session.lasting.get(name)
+        known = self._relations.get(name)
         if not isinstance(known, ViewDefinition):
             return
         if action.args["kind"] == "AS" and action.this is not None:
             self._declare_view(statement, name, action.this, (), temporary=known.temporary)
         elif action.args["kind"] == "RENAME TO":
-            new = TableName(name.catalog, name.database, parsing.name_parts(action.this)[-1])
-            self._remember_view(replace(known, name=new))
-
-    def _forget_columns(self, name: TableName | None) -> None:
-        if name is None:
-            return
-        body = self._session.bodies.get(name)
-        if body is not None:
-            self._become(name, replace(body, columns=(), columns_known=False), Filled(""))
+            new = replace(name, table=parsing.name_parts(action.this)[-1])
+            self._relations.declare_view(replace(known, name=new))
 
     # helpers
 
