@@ -26,6 +26,8 @@ from lakehouse_dagster.sizes import size_bytes
 TAGS_A_RUN = 100
 """Each tag takes a CALL of its own; the others wait for the next run."""
 _BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
+_A_SEARCH_COUNTS = timedelta(days=2)
+"""What was found and waits for its removal is not searched for anew before."""
 _REMEMBERED_TIMES = 65_536
 """Reading ten thousand partition values as times takes longer than all else that is decided."""
 
@@ -250,7 +252,16 @@ class DueToGo:
         """First a search; a day later, if it found no more than may go, the removal of these."""
         search = self.case.situation.of(ActionKind.FIND_ORPHANS)
         removed_at = self.case.situation.of(ActionKind.REMOVE_ORPHANS).done_at
-        if search.done_at is None or self.case.now - search.done_at >= span(spec.every):
+        waiting = search.found_files > 0 and not (
+            removed_at and search.done_at and removed_at >= search.done_at
+        )
+        too_many = search.found_files > spec.most_files or (
+            search.found_bytes > size_bytes(spec.most_size)
+        )
+        # A search more often than that would put off the removal of what it finds, for ever.
+        counts_for = _A_SEARCH_COUNTS if waiting and not too_many else timedelta(0)
+        again = max(span(spec.every), counts_for)
+        if search.done_at is None or self.case.now - search.done_at >= again:
             if self.case.may_begin(ActionKind.FIND_ORPHANS, spec):
                 yield Action(
                     self.facts.table,
@@ -259,11 +270,10 @@ class DueToGo:
                     older_than=self.case.now - span(spec.older_than),
                 )
             return
-        if not search.found_files or (removed_at is not None and removed_at >= search.done_at):
+        if not waiting:
             return
         found = f"{search.found_files} files ({search.found_bytes} bytes) that no snapshot knows"
-        too_many = search.found_files > spec.most_files
-        if too_many or search.found_bytes > size_bytes(spec.most_size):
+        if too_many:
             self.case.held_back.append(
                 f"{found} are more than may be removed without a person "
                 f"({spec.most_files} files, {spec.most_size} bytes)."

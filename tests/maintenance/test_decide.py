@@ -322,6 +322,21 @@ def test_a_search_is_repeated_after_its_interval() -> None:
     assert only(after_search(7.1, 5)).kind is ActionKind.FIND_ORPHANS
 
 
+@pytest.mark.parametrize("every", ["1h", "1d"])
+def test_searches_in_short_intervals_do_not_put_off_the_removal(every: str) -> None:
+    policy = TablePolicy(orphans=OrphanSpec(every=every, older_than="3d", most_files=100))
+
+    def due(days: float, files: int) -> list[ActionKind]:
+        found = Past(done_at=NOW - timedelta(days=days), found_files=files, older_than=NOW)
+        past = {ActionKind.FIND_ORPHANS: found}
+        return [a.kind for a in decided(table(bucket()), policy, past=past).actions]
+
+    assert due(0.9, 5) == []
+    assert due(1.1, 5) == [ActionKind.REMOVE_ORPHANS]
+    assert due(2.1, 5) == [ActionKind.FIND_ORPHANS]
+    assert due(1.1, 0) == due(1.1, 101) == [ActionKind.FIND_ORPHANS]
+
+
 def test_many_manifests_are_merged() -> None:
     assert only(decided(table(bucket(), manifest_files=201))).kind is ActionKind.COMPACT_MANIFESTS
     assert decided(table(bucket(), manifest_files=200)).actions == ()
