@@ -6,32 +6,25 @@ import logging
 import os
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError, ScriptError
 from lakehouse_dagster.flink import FlinkCluster
 from lakehouse_dagster.paimon import PaimonCatalog
 from lakehouse_dagster.sql.kept_reading import no_collections
-from lakehouse_dagster.sql.model import (
-    JobDefinition,
-    Project,
-    Script,
-    Severity,
-    Statement,
-    StatementKind,
-    TableName,
-)
+from lakehouse_dagster.sql.model import Project, Severity
 from lakehouse_dagster.sql.reader import read_project
+from lakehouse_dagster.sql.script_files import Scripts, find_scripts
 from lakehouse_dagster.streaming.checks import CheckPolicy
+from lakehouse_dagster.streaming.declared_elsewhere import declared_elsewhere
 from lakehouse_dagster.streaming.discovery import Discovered, Discovery, wanted
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.spec import (
-    DeclaringScript,
     OtherCatalog,
     ProgressPolicy,
     StartPolicy,
@@ -50,8 +43,6 @@ if TYPE_CHECKING:
     from lakehouse_dagster.paimon import TableSchema
     from lakehouse_dagster.streaming.graph import AssetGraph
     from lakehouse_dagster.streaming.translator import LakehouseTranslator
-
-Scripts: TypeAlias = str | Path | Sequence[str | Path]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _LOGGER = logging.getLogger("lakehouse_dagster")
@@ -212,7 +203,7 @@ class LoadedLakehouse:
         """What the verbs of the streaming room need."""
         jobs = {
             job.name: StreamingJob(job, self.start, declared)
-            for job, declared in _declared_elsewhere(self.project)
+            for job, declared in declared_elsewhere(self.project)
         }
         if self.lakehouse.maintenance is not None:
             from lakehouse_dagster.maintenance.compaction_jobs import compaction_jobs
@@ -342,39 +333,6 @@ class LoadedLakehouse:
         return dg.Definitions.merge(own, upkept)
 
 
-def find_scripts(scripts: Scripts, base_folder: str | Path | None = None) -> list[Path]:
-    """The script files that ``scripts`` names, sorted and each once.
-
-    Raises ``ConfigurationError`` for a name that matches nothing.
-    """
-    base = Path(base_folder) if base_folder is not None else Path.cwd()
-    named: Iterable[str | Path] = [scripts] if isinstance(scripts, str | Path) else scripts
-    found: dict[Path, None] = {}
-    for name in named:
-        matches = sorted(_matches(base, Path(name)))
-        if not matches:
-            raise ConfigurationError(
-                f"No SQL script matches {str(name)!r} below {base}.",
-                remedy="Name a file, a folder with .sql files, or a pattern such as sql/**/*.sql.",
-            )
-        found.update((Path(os.path.normpath(path)), None) for path in matches)
-    if not found:
-        raise ConfigurationError("No SQL script was named.", remedy='Give scripts="sql/**/*.sql".')
-    return list(found)
-
-
-def _matches(base: Path, name: Path) -> Iterable[Path]:
-    whole = base / name
-    if whole.is_file():
-        return [whole]
-    if whole.is_dir():
-        return whole.rglob("*.sql")
-    # Only what the user wrote is a pattern: the folder below which it counts may hold brackets.
-    root = Path(name.anchor) if name.is_absolute() else base
-    pattern = str(name.relative_to(name.anchor)) if name.is_absolute() else str(name)
-    return (path for path in root.glob(pattern) if path.is_file())
-
-
 def _start_policy(start: StartPolicy | str) -> StartPolicy:
     try:
         return StartPolicy(start)
@@ -392,45 +350,3 @@ def _sessions(sessions: str) -> Literal["file", "folder"]:
         f"sessions is {sessions!r}.",
         remedy="Write file (each script is a session of its own) or folder.",
     )
-
-
-def _declared_elsewhere(
-    project: Project,
-) -> Iterator[tuple[JobDefinition, tuple[DeclaringScript, ...]]]:
-    """Every job, with the other scripts that declare tables which it reads or writes."""
-    scripts = {script.path: script for script in project.scripts}
-    homes: dict[TableName, str] = {}
-    places: dict[TableName, set[str]] = {}
-    for script, table in ((s, table) for s in project.scripts for table in s.tables):
-        homes.setdefault(table.name, script.path)
-        places.setdefault(table.name, set()).add(table.location.path)
-    for job in project.jobs:
-        own = {statement.location.path for statement in (*job.setup, job.statement)}
-        wanted: dict[str, list[str]] = {}
-        for name in (*job.reads, *job.sinks):
-            if name in homes and own.isdisjoint(places[name]):
-                wanted.setdefault(homes[name], []).append(name.key)
-        yield (
-            job,
-            tuple(
-                DeclaringScript(tuple(tables), _declarations(scripts[path]))
-                for path, tables in sorted(wanted.items())
-            ),
-        )
-
-
-_DECLARES = (
-    StatementKind.CREATE_CATALOG,
-    StatementKind.CREATE_DATABASE,
-    StatementKind.CREATE_TABLE,
-    StatementKind.USE,
-    StatementKind.SET,
-)
-
-
-def _declarations(script: Script) -> tuple[Statement, ...]:
-    """What has to run for the script's tables to be there; a table may be LIKE a temporary one."""
-    kinds = set(_DECLARES)
-    if any("LIKE" in s.text.upper() for s in script.setup if s.kind is StatementKind.CREATE_TABLE):
-        kinds.add(StatementKind.CREATE_TEMPORARY_TABLE)
-    return tuple(s for s in script.setup if s.kind in kinds)

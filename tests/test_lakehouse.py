@@ -15,7 +15,7 @@ import pytest
 import lakehouse_dagster
 from lakehouse_dagster import FlinkCluster, Lakehouse, PaimonCatalog
 from lakehouse_dagster.errors import ConfigurationError, ScriptError
-from lakehouse_dagster.lakehouse import find_scripts
+from lakehouse_dagster.sql.script_files import find_scripts
 from tests.streaming.making import job, load, source, table, write_scripts
 
 ONE = table("ods.a") + source("x") + job("ods_a", "ods.a", "x")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors
-from lakehouse_dagster.lakehouse import find_scripts
 from lakehouse_dagster.sql.advice import advise
 from lakehouse_dagster.sql.catalog_names import paimon_catalogs
 from lakehouse_dagster.sql.model import (
@@ -34,6 +33,7 @@ from lakehouse_dagster.sql.model import (
     unique,
 )
 from lakehouse_dagster.sql.reader import read_project
+from lakehouse_dagster.sql.script_files import find_scripts
 
 if TYPE_CHECKING:
     from rich.text import Text

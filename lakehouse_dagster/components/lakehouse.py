@@ -37,9 +37,10 @@ from lakehouse_dagster.components.scaffolder import LakehouseScaffolder
 from lakehouse_dagster.components.wrong_types import wrong_types
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.flink import FlinkCluster
-from lakehouse_dagster.lakehouse import Lakehouse, find_scripts
+from lakehouse_dagster.lakehouse import Lakehouse
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.paimon import PaimonCatalog
+from lakehouse_dagster.sql.script_files import find_scripts
 from lakehouse_dagster.sql.variables_file import read_variables
 from lakehouse_dagster.streaming import discovery
 from lakehouse_dagster.streaming.checks import CheckPolicy
