@@ -1,14 +1,13 @@
 """What a job consists of: its operators, what each does, and the id its state is kept under.
 
-Of a statement, by ``EXPLAIN JSON_EXECUTION_PLAN``, before it is submitted; of a job that runs, by
-``GET /jobs/:id/plan``, which names only the first operator of each chain by its id.
+Told of a statement by ``EXPLAIN JSON_EXECUTION_PLAN``, before it is submitted; ``running_plan.py``
+tells it of a job that runs.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 SOURCE_SUFFIX, SINK_SUFFIX = "source.operator-uid.suffix", "sink.operator-uid.suffix"
 
 _HEADING = "== Physical Execution Plan =="
-_SCANNED = re.compile(r"table=\[\[([^,\]]+), ([^,\]]+), ([^,\]]+)")
+SCANNED = re.compile(r"table=\[\[([^,\]]+), ([^,\]]+), ([^,\]]+)")
 _LOGICAL_SINK = re.compile(r"^LogicalSink\(table=\[([^\]]+)\]", re.MULTILINE)
 _PLANNED = re.compile(r"\[\d+\]:([\w-]+)[(\[]")
 _PLANNER_NUMBER = re.compile(r"^\[\d+\]:|\[\d+\]$")
 # Operators of Paimon's sinks that take a uid from the suffix, by the names Paimon gives them.
-_OF_A_SINK = re.compile(r"(Writer|Global Committer)(?:\([\w-]+\))? : (.+)")
+OF_A_SINK = re.compile(r"(Writer|Global Committer)(?:\([\w-]+\))? : (.+)")
 _WRITER, _ASSIGNER = "Writer", "dynamic-bucket-assigner"
 _STARTS_CHAIN = ("Compact Coordinator", "Compact Worker")
 _STATELESS = frozenset(
@@ -82,7 +81,7 @@ class PlanNode:
         """What it is, without the number that the planner counts up: ``GroupAggregate``."""
         if self.is_source:
             return "Source"
-        if of_a_sink := _OF_A_SINK.fullmatch(self.type):
+        if of_a_sink := OF_A_SINK.fullmatch(self.type):
             return of_a_sink[1]
         planned = _PLANNED.match(self.contents)
         return planned[1] if planned else _plain(self.type).partition(": ")[0]
@@ -100,9 +99,9 @@ class PlanNode:
     def table(self) -> str | None:
         """What a source reads, as ``catalog.database.table``, or a sink writes, by its name."""
         if self.is_source:
-            scanned = _SCANNED.search(self.contents)
+            scanned = SCANNED.search(self.contents)
             return ".".join(scanned.groups()) if scanned else self.type.partition(": ")[2] or None
-        of_a_sink = _OF_A_SINK.fullmatch(self.type)
+        of_a_sink = OF_A_SINK.fullmatch(self.type)
         return of_a_sink[2] if of_a_sink else None
 
     @property
@@ -281,24 +280,6 @@ def _uid(option: str, config: Mapping[str, str]) -> str:
     return f"{table.rpartition('.')[2]}_{config[option]}"
 
 
-def plan_of_running(answer: Mapping[str, Any]) -> ExecutionPlan:
-    """The plan in the answer to ``GET /jobs/:id/plan``.
-
-    Each of its nodes is a chain, told as an indented tree; only the chain's first operator has its
-    id there (see ``worked_out``).
-    """
-    chains = [_Chain.of(chain) for chain in answer["plan"]["nodes"]]
-    firsts: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    count = 0
-    for chain in sorted(chains, key=lambda chain: chain.planner_number):
-        firsts[chain.id] = count
-        count += len(chain.members)
-        ends[chain.id] = count - 1
-    nodes = [node for chain in chains for node in chain.nodes(firsts[chain.id], ends)]
-    return ExecutionPlan(tuple(sorted(nodes, key=lambda node: node.id)))
-
-
 def worked_out(plan: ExecutionPlan, with_state: Collection[str]) -> ExecutionPlan:
     """The plan of a running job with the ids of all its operators, where they can be worked out.
 
@@ -311,78 +292,6 @@ def worked_out(plan: ExecutionPlan, with_state: Collection[str]) -> ExecutionPla
     if not agree or not set(with_state) <= set(ids.values()):
         return plan
     return replace(plan, nodes=tuple(replace(n, operator_id=ids.get(n.id)) for n in plan.nodes))
-
-
-@dataclass(frozen=True)
-class _Member:
-    """One operator of a chain, and below which other one it stands (None: the first)."""
-
-    below: int | None
-    type: str
-    contents: str
-
-
-@dataclass(frozen=True)
-class _Chain:
-    id: str
-    parallelism: int
-    inputs: tuple[tuple[str, str], ...]
-    members: tuple[_Member, ...]
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> _Chain:
-        inputs = tuple(
-            (str(i["id"]), str(i.get("ship_strategy", ""))) for i in answer.get("inputs", ())
-        )
-        members = _members(str(answer["description"]), bool(inputs))
-        return cls(str(answer["id"]), int(answer["parallelism"]), inputs, tuple(members))
-
-    @property
-    def planner_number(self) -> int:
-        """The planner counts operators up in the order in which it makes them."""
-        numbers = [re.match(r"\[(\d+)\]:", member.contents) for member in self.members]
-        return min((int(found[1]) for found in numbers if found), default=sys.maxsize)
-
-    def nodes(self, first: int, ends: Mapping[str, int]) -> list[PlanNode]:
-        before = tuple(PlanInput(ends[id_], strategy) for id_, strategy in self.inputs)
-        return [
-            PlanNode(
-                id=first + at,
-                type=member.type,
-                contents=redact(member.contents),
-                parallelism=self.parallelism,
-                inputs=before
-                if member.below is None
-                else (PlanInput(first + member.below, "FORWARD"),),
-                operator_id=self.id if at == 0 else None,
-            )
-            for at, member in enumerate(self.members)
-        ]
-
-
-def _members(description: str, has_inputs: bool) -> list[_Member]:
-    """The operators of a chain, from ``[1]:Calc(…)<br/>+- Map<br/>   +- Writer : t<br/>``."""
-    members: list[_Member] = []
-    path: list[int] = []
-    for text in description.split("<br/>"):
-        tree = re.match(r"^[\s:|]*[+:]- ", text)
-        line = (text[tree.end() :] if tree else text).strip()
-        if not line:
-            continue
-        depth = len(tree[0]) // 3 if tree else 0
-        del path[depth:]
-        below = path[-1] if path else None
-        path.append(len(members))
-        named = re.match(r"(?:\[\d+\]:)?([\w-]+(?: \w+)*)(?=[(\[])", line)
-        scanned = _SCANNED.search(line)
-        if not members and not has_inputs:
-            name = scanned[3] if scanned else line.removeprefix("Source: ")
-            members.append(_Member(below, f"Source: {name}", line))
-        elif _OF_A_SINK.fullmatch(line) or named is None:
-            members.append(_Member(below, line, line))
-        else:
-            members.append(_Member(below, named[1], line))
-    return members
 
 
 def _plain(text: str) -> str:

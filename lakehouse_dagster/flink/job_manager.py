@@ -19,8 +19,9 @@ from lakehouse_dagster.errors import (
 )
 from lakehouse_dagster.flink.cluster import FlinkCluster
 from lakehouse_dagster.flink.endpoint import Endpoint
-from lakehouse_dagster.flink.execution_plan import ExecutionPlan, plan_of_running
+from lakehouse_dagster.flink.execution_plan import ExecutionPlan
 from lakehouse_dagster.flink.redaction import root_cause
+from lakehouse_dagster.flink.running_plan import plan_of_running
 from lakehouse_dagster.flink.types import (
     Checkpoint,
     CheckpointStatistics,

@@ -10,10 +10,10 @@ from lakehouse_dagster.errors import SqlExecutionError
 from lakehouse_dagster.flink.execution_plan import (
     ExecutionPlan,
     plan_from_explain,
-    plan_of_running,
     worked_out,
 )
 from lakehouse_dagster.flink.operator_ids import murmur3_128, operator_id
+from lakehouse_dagster.flink.running_plan import plan_of_running
 from tests.flink.recorded_plans import CONFIG, NAMES, explained, recorded
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakehouse_dagster.flink import ExecutionPlan, PlanChange, Verdict, compare
-from lakehouse_dagster.flink.execution_plan import plan_of_running
+from lakehouse_dagster.flink.running_plan import plan_of_running
 from tests.flink.recorded_plans import explained, recorded
 
 UIDS = {f"paimon.lake.ods.{table}.sink.operator-uid.suffix": "ods.job" for table in "abcd"} | {
