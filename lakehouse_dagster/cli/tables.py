@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
 from lakehouse_dagster.cli.project import load_project, project_options
-from lakehouse_dagster.lakehouse import LoadedLakehouse
 from lakehouse_dagster.streaming.runtime import this_process
+
+if TYPE_CHECKING:
+    from lakehouse_dagster.maintenance.dedicated import Moved
+    from lakehouse_dagster.maintenance.rescale import Rescaled
+    from lakehouse_dagster.paimon.file_facts import TableFacts
+
+F = TypeVar("F", bound=Callable[..., Any])
+Outcome = TypeVar("Outcome", bound="Moved | Rescaled")
 
 
 @click.group()
@@ -17,65 +27,46 @@ def tables() -> None:
     """Give tables a compaction job, or another number of buckets."""
 
 
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+def _of_one_table(function: F) -> F:
+    """What all these commands take; ``_act`` gets all of it but the table as it is."""
+    function = reports_errors(function)
+    function = click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")(
+        function
+    )
+    function = click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing.")(
+        function
+    )
+    return click.argument("table")(project_options(function))
 
 
 @tables.command()
-@click.argument("table")
-@project_options
-@_DRY_RUN
-@_JSON
-@reports_errors
-def dedicate(
-    table: str, module: str | None, lakehouse_name: str | None, dry_run: bool, as_json: bool
-) -> None:
+@_of_one_table
+def dedicate(table: str, **given: Any) -> None:
     """Let a compaction job compact TABLE, whose policy says compaction: dedicated.
 
     Its writers are stopped with a savepoint and go on, with write-only, where they were.
     """
     from lakehouse_dagster.maintenance.dedicated import dedicate as act
 
-    lake = load_project(module, lakehouse_name)
-    if dry_run:
-        _say_plan(lake, table, "would be made write-only")
-        return
-    show_progress()
-    moved = act(lake.keeper, table, holder=this_process("lakehouse tables dedicate"))
-    if as_json:
-        print_json(asdict(moved))
-        return
-    click.echo(f"{table}: {moved.compaction_job} compacts it{_resumed(moved.writers)}")
-    _notes(moved.notes)
+    def done(moved: Moved) -> str:
+        return f"{moved.compaction_job} compacts it"
+
+    _act(act, table, lambda _: "would be made write-only", done, **given)
 
 
 @tables.command()
-@click.argument("table")
-@project_options
-@_DRY_RUN
-@_JSON
-@reports_errors
-def undedicate(
-    table: str, module: str | None, lakehouse_name: str | None, dry_run: bool, as_json: bool
-) -> None:
+@_of_one_table
+def undedicate(table: str, **given: Any) -> None:
     """End the compaction job of TABLE: its writers compact it themselves again."""
     from lakehouse_dagster.maintenance.dedicated import undedicate as act
 
-    lake = load_project(module, lakehouse_name)
-    if dry_run:
-        _say_plan(lake, table, "would be compacted by its writers again")
-        return
-    show_progress()
-    moved = act(lake.keeper, table, holder=this_process("lakehouse tables undedicate"))
-    if as_json:
-        print_json(asdict(moved))
-        return
-    click.echo(f"{table}: its writers compact it{_resumed(moved.writers)}")
-    _notes(moved.notes)
+    def done(_: Moved) -> str:
+        return "its writers compact it"
+
+    _act(act, table, lambda _: "would be compacted by its writers again", done, **given)
 
 
 @tables.command()
-@click.argument("table")
 @click.option("--buckets", required=True, type=click.IntRange(min=1), help="How many.")
 @click.option(
     "--partition",
@@ -84,50 +75,26 @@ def undedicate(
     metavar="COLUMN=VALUE[,COLUMN=VALUE...]",
     help="Only this partition; may be given several times.",
 )
-@project_options
-@_DRY_RUN
-@_JSON
-@reports_errors
-def rescale(
-    table: str,
-    buckets: int,
-    partitions: tuple[str, ...],
-    module: str | None,
-    lakehouse_name: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@_of_one_table
+def rescale(table: str, buckets: int, partitions: tuple[str, ...], **given: Any) -> None:
     """Rewrite TABLE into another number of buckets: about 1 GB a bucket is good.
 
     Its jobs are stopped with a savepoint, and resumed when the rows were found to be the same.
     """
     from lakehouse_dagster.maintenance.rescale import rescale as act
 
-    chosen = [_partition(text) for text in partitions] or None
-    lake = load_project(module, lakehouse_name)
-    if dry_run:
-        facts = lake.keeper.facts(table)
+    def planned(facts: TableFacts) -> str:
         size = f"{facts.size_bytes} bytes in {facts.files} files"
-        _say_plan(
-            lake, table, f"({size}) would get {buckets} buckets instead of {facts.total_buckets}"
+        return f"({size}) would get {buckets} buckets instead of {facts.total_buckets}"
+
+    def done(rescaled: Rescaled) -> str:
+        return (
+            f"{rescaled.to_buckets} buckets instead of {rescaled.from_buckets}, {rescaled.rows} "
+            f"rows in {rescaled.partitions} partitions as before"
         )
-        return
-    show_progress()
-    done = act(
-        lake.keeper,
-        table,
-        buckets,
-        partitions=chosen,
-        holder=this_process("lakehouse tables rescale"),
-    )
-    if as_json:
-        print_json(asdict(done))
-        return
-    click.echo(
-        f"{table}: {done.to_buckets} buckets instead of {done.from_buckets}, {done.rows} rows in "
-        f"{done.partitions} partitions as before{_resumed(done.writers)}"
-    )
-    _notes(done.notes)
+
+    chosen = [_partition(text) for text in partitions] or None
+    _act(partial(act, buckets=buckets, partitions=chosen), table, planned, done, **given)
 
 
 def _partition(text: str) -> dict[str, str | None]:
@@ -137,20 +104,35 @@ def _partition(text: str) -> dict[str, str | None]:
     return {column: value for column, _, value in parts}
 
 
-def _say_plan(lake: LoadedLakehouse, table: str, what: str) -> None:
-    lake.keeper.facts(table)  # refuses a table that is not there
-    jobs = [
-        name
-        for name, job in sorted(lake.runtime.jobs.items())
-        if table in (*job.sink_keys, *job.compacts)
-    ]
-    click.echo(f"{table} {what}; its jobs: {', '.join(jobs) or 'none'}")
-
-
-def _resumed(writers: tuple[str, ...]) -> str:
-    return f"; resumed: {', '.join(writers)}" if writers else ""
-
-
-def _notes(notes: tuple[str, ...]) -> None:
-    for note in notes:
+def _act(
+    act: Callable[..., Outcome],
+    table: str,
+    planned: Callable[[TableFacts], str],
+    done: Callable[[Outcome], str],
+    *,
+    module: str | None,
+    lakehouse_name: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Act on the table and say what came of it, or only what would be done."""
+    lake = load_project(module, lakehouse_name)
+    if dry_run:
+        facts = lake.keeper.facts(table)  # refuses a table that is not there
+        jobs = [
+            name
+            for name, job in sorted(lake.runtime.jobs.items())
+            if table in (*job.sink_keys, *job.compacts)
+        ]
+        click.echo(f"{table} {planned(facts)}; its jobs: {', '.join(jobs) or 'none'}")
+        return
+    show_progress()
+    command = click.get_current_context().info_name
+    outcome = act(lake.keeper, table, holder=this_process(f"lakehouse tables {command}"))
+    if as_json:
+        print_json(asdict(outcome))
+        return
+    resumed = f"; resumed: {', '.join(outcome.writers)}" if outcome.writers else ""
+    click.echo(f"{table}: {done(outcome)}{resumed}")
+    for note in outcome.notes:
         click.echo(note)
