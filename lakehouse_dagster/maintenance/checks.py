@@ -12,7 +12,7 @@ from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.launchpad import Launchpads
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.streaming.checks import ERROR, WARN, CheckOutcome
-from lakehouse_dagster.streaming.events import as_result
+from lakehouse_dagster.streaming.events import as_evaluation, as_result
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.names import dagster_name
 
@@ -44,14 +44,7 @@ def evaluation(
 ) -> dg.AssetCheckEvaluation:
     """An outcome as Dagster shows it, with a link to the job that mends what a check finds."""
     links = launchpads.link(name, table) if launchpads is not None else {}
-    return dg.AssetCheckEvaluation(
-        asset_key=graph.key(table),
-        check_name=name,
-        passed=outcome.passed,
-        severity=dg.AssetCheckSeverity[outcome.severity_word],
-        description=outcome.text,
-        metadata={**outcome.figures, **links},
-    )
+    return as_evaluation(graph.key(table), name, outcome, links)
 
 
 def maintenance_checks(

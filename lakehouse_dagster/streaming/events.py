@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
+from lakehouse_dagster.streaming.checks import CheckOutcome
 from lakehouse_dagster.streaming.materialise import Materialised
 from lakehouse_dagster.streaming.observe import Observation, ObservedState, waits_for_a_person
 from lakehouse_dagster.streaming.partition_keys import in_words
@@ -242,6 +243,20 @@ def evaluations_of(
         runtime.policy,
         runtime.memory.incarnations(observation.name),
         runtime.cluster.rest_url,
+    )
+
+
+def as_evaluation(
+    key: dg.AssetKey, name: str, outcome: CheckOutcome, links: Mapping[str, Any] | None = None
+) -> dg.AssetCheckEvaluation:
+    """An outcome as Dagster shows it; ``links`` stand beside its figures."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=name,
+        passed=outcome.passed,
+        severity=dg.AssetCheckSeverity[outcome.severity_word],
+        description=outcome.text,
+        metadata={**outcome.figures, **(links or {})},
     )
 
 

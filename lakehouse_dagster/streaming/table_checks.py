@@ -11,7 +11,7 @@ from lakehouse_dagster.errors import CatalogError, FlinkError
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.streaming.checks import CheckOutcome, CheckPolicy, behind, freshness
 from lakehouse_dagster.streaming.cursor import Cursor, in_turn
-from lakehouse_dagster.streaming.events import as_result
+from lakehouse_dagster.streaming.events import as_evaluation, as_result
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.lag import JobLag, lag_now
@@ -106,7 +106,7 @@ def table_check_sensor(
                 if outcome.passed is passed and now - at < TOLD_AGAIN_AFTER:
                     continue
                 told[f"{table}/{name}"] = (outcome.passed, now)
-                events.append(_evaluation(graph.key(table), name, outcome))
+                events.append(as_evaluation(graph.key(table), name, outcome))
         failed = sum(not passed for passed, _ in told.values())
         return dg.SensorResult(
             skip_reason=f"{len(turn)} of {len(tables)} tables looked at; {failed} checks fail.",
@@ -153,17 +153,6 @@ def _lag(runtime: Runtime, table: str) -> JobLag | None:
     return max(lags, key=lambda lag: lag.seconds_behind or 0.0, default=None)
 
 
-def _evaluation(key: dg.AssetKey, name: str, outcome: CheckOutcome) -> dg.AssetCheckEvaluation:
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=name,
-        passed=outcome.passed,
-        severity=dg.AssetCheckSeverity[outcome.severity_word],
-        description=outcome.text,
-        metadata=dict(outcome.figures),
-    )
-
-
 def _bounds_check(
     runtime: Runtime, key: dg.AssetKey, table: str, policy: CheckPolicy
 ) -> dg.AssetChecksDefinition:
@@ -180,7 +169,7 @@ def _bounds_check(
     )
     def within_bounds() -> Iterator[dg.AssetCheckResult]:
         for name, outcome in evaluate(runtime, table, policy):
-            yield as_result(_evaluation(key, name, outcome))
+            yield as_result(as_evaluation(key, name, outcome))
 
     return within_bounds
 
