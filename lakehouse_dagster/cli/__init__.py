@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 
 import click
 
@@ -46,8 +45,3 @@ def main() -> None:
 
     Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.
     """
-
-
-def command_names() -> Sequence[str]:
-    """The commands there are."""
-    return tuple(sorted(_COMMANDS))

@@ -37,18 +37,14 @@ _known: dict[FlinkCluster, EngineCapabilities] = {}
 _lock = threading.Lock()
 
 
-def capabilities_of(cluster: FlinkCluster, *, refresh: bool = False) -> EngineCapabilities:
+def capabilities_of(cluster: FlinkCluster) -> EngineCapabilities:
     """The capabilities of a cluster's engine; one GET, remembered as long as this process lives.
-
-    Args:
-        cluster: whose JobManager is asked.
-        refresh: ask again, for a cluster that may have been upgraded.
 
     Raises:
         ClusterUnreachableError, FlinkRequestError: it could not be asked; not remembered.
         UnsupportedByEngineError: its Flink is older than 1.20.
     """
-    if not refresh and (known := _known.get(cluster)):
+    if known := _known.get(cluster):
         return known
     with cluster.job_manager() as job_manager:
         version = job_manager.overview().flink_version

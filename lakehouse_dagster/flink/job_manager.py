@@ -156,7 +156,6 @@ class JobManager(Endpoint):
         *,
         trigger_id: str,
         target_directory: str | None = None,
-        drain: bool = False,
     ) -> None:
         """Begin to stop a job with a savepoint; ask ``savepoint_result`` how it goes.
 
@@ -170,15 +169,13 @@ class JobManager(Endpoint):
                 savepoint can be found even when the answer is lost.
             target_directory: where the savepoint goes; None for the cluster's
                 ``execution.checkpointing.savepoint-dir``.
-            drain: emit the last watermark first; such a savepoint is for ending a job for good,
-                not for going on from.
 
         Raises:
             ClusterUnreachableError: it was not sent.
             AnswerLostError: it was sent, but no answer came.
             FlinkRequestError: it was refused, for example for want of a target directory.
         """
-        body: dict[str, Any] = {"triggerId": _hex_id(trigger_id, "trigger id"), "drain": drain}
+        body: dict[str, Any] = {"triggerId": _hex_id(trigger_id, "trigger id"), "drain": False}
         if target_directory is not None:
             body["targetDirectory"] = target_directory
         answer = self._rest.post(_job_path(job_id, "/stop"), body)
@@ -255,10 +252,6 @@ def _overview(answer: Mapping[str, Any]) -> ClusterOverview:
         task_managers=int(answer["taskmanagers"]),
         slots_total=int(answer["slots-total"]),
         slots_available=int(answer["slots-available"]),
-        jobs_running=int(answer["jobs-running"]),
-        jobs_finished=int(answer["jobs-finished"]),
-        jobs_canceled=int(answer["jobs-cancelled"]),
-        jobs_failed=int(answer["jobs-failed"]),
     )
 
 
@@ -324,7 +317,6 @@ def _job_configuration(answer: Mapping[str, Any]) -> JobConfiguration:
     return JobConfiguration(
         job_id=str(answer["jid"]),
         name=str(answer["name"]),
-        restart_strategy=str(execution.get("restart-strategy", "")),
         parallelism=int(execution.get("job-parallelism", 0)),
         user_config={
             str(key): MASK if is_secret(str(key)) else str(value)
@@ -340,8 +332,6 @@ def _checkpoint(answer: Mapping[str, Any] | None) -> Checkpoint | None:
         id=int(answer["id"]),
         external_path=str(answer["external_path"]),
         completed_at=_time(int(answer["latest_ack_timestamp"])),
-        duration_ms=int(answer["end_to_end_duration"]),
-        state_size_bytes=int(answer["state_size"]),
         is_savepoint=bool(answer["is_savepoint"]),
     )
 
@@ -349,19 +339,14 @@ def _checkpoint(answer: Mapping[str, Any] | None) -> Checkpoint | None:
 def _checkpoint_statistics(answer: Mapping[str, Any]) -> CheckpointStatistics:
     counts = answer["counts"]
     latest = answer["latest"]
-    failed = latest.get("failed")
     restored = latest.get("restored")
-    reason = failed.get("failure_message") if failed else None
     return CheckpointStatistics(
         completed_count=int(counts["completed"]),
         failed_count=int(counts["failed"]),
-        in_progress_count=int(counts["in_progress"]),
         restored_count=int(counts["restored"]),
         latest_completed=_checkpoint(latest.get("completed")),
         latest_savepoint=_checkpoint(latest.get("savepoint")),
-        latest_failed_reason=root_cause(str(reason)) if reason else None,
         restored_path=restored.get("external_path") if restored else None,
-        restored_at=_time(int(restored["restore_timestamp"])) if restored else None,
     )
 
 

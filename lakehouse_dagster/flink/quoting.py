@@ -99,10 +99,9 @@ def options_clause(options: Mapping[str, str]) -> str:
     return f"({', '.join(pairs)})"
 
 
-def create_catalog(name: str, options: Mapping[str, str], *, if_not_exists: bool = False) -> str:
-    """A CREATE CATALOG statement; IF NOT EXISTS needs Flink 1.20 or newer."""
-    condition = "IF NOT EXISTS " if if_not_exists else ""
-    return f"CREATE CATALOG {condition}{identifier(name)} WITH {options_clause(options)}"
+def create_catalog(name: str, options: Mapping[str, str]) -> str:
+    """A CREATE CATALOG statement."""
+    return f"CREATE CATALOG {identifier(name)} WITH {options_clause(options)}"
 
 
 def use_catalog(name: str) -> str:

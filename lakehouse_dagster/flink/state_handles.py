@@ -64,7 +64,6 @@ class OperatorHandles:
     max_parallelism: int
     coordinator: StreamHandle
     subtasks: Mapping[int, SubtaskState]
-    finished_subtasks: int
     fully_finished: bool
 
 
@@ -98,7 +97,7 @@ def read_operator(cursor: ByteCursor, version: int) -> OperatorHandles:
         if count != -1:
             raise cursor.damaged(f"a count of {count}")
         return OperatorHandles(
-            operator_id, name, uid, parallelism, max_parallelism, coordinator, {}, 0, True
+            operator_id, name, uid, parallelism, max_parallelism, coordinator, {}, True
         )
     if count > parallelism or count * 4 > cursor.left:
         raise cursor.damaged(f"{count} subtasks of {parallelism}")
@@ -122,7 +121,6 @@ def read_operator(cursor: ByteCursor, version: int) -> OperatorHandles:
         max_parallelism,
         coordinator,
         subtasks,
-        len(finished),
         False,
     )
 

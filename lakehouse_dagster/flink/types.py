@@ -61,16 +61,12 @@ class OperationStatus(str, Enum):
 
 @dataclass(frozen=True)
 class ClusterOverview:
-    """``GET /overview``: the cluster's version, slots and numbers of jobs."""
+    """``GET /overview``: the cluster's version and slots."""
 
     flink_version: str
     task_managers: int
     slots_total: int
     slots_available: int
-    jobs_running: int
-    jobs_finished: int
-    jobs_canceled: int
-    jobs_failed: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,6 @@ class JobConfiguration:
 
     job_id: str
     name: str
-    restart_strategy: str
     parallelism: int
     user_config: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,8 +107,6 @@ class Checkpoint:
     id: int
     external_path: str
     completed_at: datetime
-    duration_ms: int
-    state_size_bytes: int
     is_savepoint: bool
 
 
@@ -128,13 +121,10 @@ class CheckpointStatistics:
 
     completed_count: int
     failed_count: int
-    in_progress_count: int
     restored_count: int
     latest_completed: Checkpoint | None
     latest_savepoint: Checkpoint | None
-    latest_failed_reason: str | None
     restored_path: str | None
-    restored_at: datetime | None
 
 
 @dataclass(frozen=True)

@@ -98,10 +98,6 @@ class PaimonCatalog:
             options["jdbc.connect_timeout"] = _CONNECT_SECONDS
         return {**options, **self.options}
 
-    def masked_options(self) -> dict[str, str]:
-        """The options of ``CREATE CATALOG`` as they may be shown."""
-        return masked(self.flink_options())
-
     def open(self) -> CatalogReader:
         """The reader of the catalog's tables; nothing is read yet, and it needs no closing.
 

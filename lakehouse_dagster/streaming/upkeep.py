@@ -49,9 +49,9 @@ def upkeep(
     return job, schedule
 
 
-def prune_history(runtime: Runtime, policy: HistoryPolicy | None = None) -> int:
+def prune_history(runtime: Runtime) -> int:
     """Forget incarnations beyond what the policy keeps; how many they were."""
-    policy = policy or HistoryPolicy()
+    policy = HistoryPolicy()
     before = runtime.clock.now() - policy.keep_for
     return runtime.memory.prune(policy.keep_incarnations, before)
 

@@ -152,12 +152,6 @@ class Incarnation:
     """When the read positions last advanced, or there was nothing to read."""
     restore_points_deleted_at: datetime | None = None
 
-    @property
-    def is_stateful(self) -> bool:
-        """Whether it left a savepoint or checkpoint that was not deleted."""
-        left = self.savepoint_path is not None or self.checkpoint_path is not None
-        return left and self.restore_points_deleted_at is None
-
 
 @dataclass(frozen=True)
 class ScriptVersion:

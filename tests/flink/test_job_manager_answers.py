@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import Any
 
 import httpx
@@ -15,11 +14,9 @@ from tests.flink.answers import JOB, OVERVIEW, Recorder, always, flink_error, jo
 TRIGGER = "f" * 32
 
 
-def test_the_overview_keeps_its_counts_apart() -> None:
+def test_the_overview_keeps_its_slots_apart() -> None:
     overview = job_manager(always(json=OVERVIEW)).overview()
     assert (overview.task_managers, overview.slots_total, overview.slots_available) == (2, 8, 5)
-    assert (overview.jobs_running, overview.jobs_finished) == (3, 1)
-    assert (overview.jobs_canceled, overview.jobs_failed) == (4, 6)
 
 
 def test_suspended_is_not_an_end_since_another_job_manager_goes_on() -> None:
@@ -38,34 +35,20 @@ def test_configuration_masks_secrets_that_flink_does_not_know() -> None:
     assert configuration == {"rest.port": "8081", "s3.access-key": "****"}
 
 
-def test_checkpoint_statistics_tell_restores_and_the_last_failure() -> None:
+def test_checkpoint_statistics_tell_what_was_restored() -> None:
     answer: dict[str, Any] = {
         "counts": {"restored": 2, "total": 9, "in_progress": 1, "completed": 7, "failed": 3},
         "latest": {
             "completed": None,
             "savepoint": None,
-            "failed": {
-                "id": 8,
-                "failure_message": "java.lang.Exception: x\n\tat a.B.c(B.java:1)\n"
-                "Caused by: java.io.IOException: Record '+I[1, Ann]' is too large",
-            },
-            "restored": {
-                "id": 5,
-                "restore_timestamp": 1_700_000_000_123,
-                "is_savepoint": False,
-                "external_path": "s3://b/chk-5",
-            },
+            "restored": {"id": 5, "is_savepoint": False, "external_path": "s3://b/chk-5"},
         },
     }
     statistics = job_manager(always(json=answer)).checkpoints(JOB)
     assert (statistics.completed_count, statistics.failed_count) == (7, 3)
-    assert (statistics.in_progress_count, statistics.restored_count) == (1, 2)
+    assert statistics.restored_count == 2
     assert statistics.latest_completed is None
-    assert statistics.latest_failed_reason is not None
-    assert statistics.latest_failed_reason.startswith("IOException: Record")
-    assert "Ann" not in statistics.latest_failed_reason
     assert statistics.restored_path == "s3://b/chk-5"
-    assert statistics.restored_at == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=timezone.utc)
 
 
 def test_exceptions_come_newest_first_whatever_flink_s_order() -> None:
@@ -107,11 +90,11 @@ def test_a_savepoint_is_under_way_or_done_or_failed(
 def test_a_stop_sends_the_trigger_id_it_was_given() -> None:
     transport = always(202, json={"request-id": TRIGGER})
     job_manager(transport).stop_with_savepoint(
-        JOB, trigger_id=TRIGGER, target_directory="file:///sp", drain=True
+        JOB, trigger_id=TRIGGER, target_directory="file:///sp"
     )
     assert transport.sent == [f"POST /jobs/{JOB}/stop"]
     assert transport.requests[0].read() == (
-        b'{"triggerId":"' + TRIGGER.encode() + b'","drain":true,"targetDirectory":"file:///sp"}'
+        b'{"triggerId":"' + TRIGGER.encode() + b'","drain":false,"targetDirectory":"file:///sp"}'
     )
 
 

@@ -87,9 +87,6 @@ def test_statements_read_as_flink_s_own() -> None:
     assert create_catalog("la`ke", {"type": "paimon", "warehouse": "s3://it's"}) == (
         "CREATE CATALOG `la``ke` WITH ('type'='paimon', 'warehouse'='s3://it''s')"
     )
-    assert create_catalog("lake", {"type": "paimon"}, if_not_exists=True) == (
-        "CREATE CATALOG IF NOT EXISTS `lake` WITH ('type'='paimon')"
-    )
     assert use_catalog("lake") == "USE CATALOG `lake`"
     assert qualified("lake", "dwd", "work.order") == "`lake`.`dwd`.`work.order`"
     assert options_clause({}) == "()"

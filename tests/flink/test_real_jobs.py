@@ -133,7 +133,6 @@ def test_a_job_runs_under_the_id_chosen_beforehand_and_is_seen_everywhere(jobs: 
     assert (listed.tasks_total, listed.tasks_running) == (job.tasks_total, job.tasks_running)
     assert listed.started_at == job.started_at >= before
     assert job.ended_at is None
-    assert jobs.job_manager.overview().jobs_running >= 1
     assert jobs.job_manager.job_configuration(job_id).name == job.name
     assert jobs.job_manager.exceptions(job_id) == ()
     assert jobs.job_manager.configuration()["rest.port"]
@@ -167,8 +166,6 @@ def test_a_job_stopped_with_a_savepoint_goes_on_from_it(jobs: Jobs, tmp_path: Pa
     statistics = jobs.job_manager.checkpoints(restored_id)
     assert statistics.restored_count == 1
     assert statistics.restored_path == result.location
-    assert statistics.restored_at is not None
-    assert datetime.now(timezone.utc) - statistics.restored_at < timedelta(minutes=2)
 
 
 def test_a_cancelled_job_leaves_a_checkpoint_to_go_on_from(jobs: Jobs) -> None:

@@ -98,7 +98,6 @@ def test_a_table_keeps_hostile_option_values(session: Session) -> None:
 def test_catalogs_and_databases_of_hostile_names_are_used_and_named_apart(session: Session) -> None:
     catalog, database, table = "la`ke;1'", "db.with-dots `", "t`.`x"
     session.execute(create_catalog(catalog, {"type": "generic_in_memory"}))
-    session.execute(create_catalog(catalog, {"type": "generic_in_memory"}, if_not_exists=True))
     session.execute(f"CREATE DATABASE {qualified(catalog, database)}")
     session.execute(
         f"CREATE TABLE {qualified(catalog, database, table)} (a INT) "

@@ -127,7 +127,7 @@ def test_each_metastore_is_told_to_flink_and_to_pypaimon() -> None:
         "warehouse": "lake_of_rest",
         **BEAR,
     }
-    assert "hush" not in f"{jdbc!r} {rest!r} {jdbc.masked_options()} {rest.masked_options()}"
+    assert "hush" not in f"{jdbc!r} {rest!r}"
     assert f"uri={JDBC!r}" in repr(jdbc)
 
 
@@ -195,17 +195,8 @@ def test_flink_and_pypaimon_get_all_options_each_in_its_way() -> None:
 def test_secrets_reach_the_engines_and_nobody_else() -> None:
     catalog = PaimonCatalog("s3://bucket/lake", options=SECRETS)
     assert catalog.flink_options()["fs.s3.accessKeySecret"] == "hush"
-    assert catalog.masked_options() == {
-        "type": "paimon",
-        "metastore": "filesystem",
-        "warehouse": "s3://bucket/lake",
-        "s3.access-key": "****",
-        "fs.s3.accessKeySecret": "****",
-        "s3.endpoint": "http://s3",
-    }
-    assert "hush" not in repr(catalog)
-    assert "AKIA1" not in repr(catalog)
-    assert "http://s3" in repr(catalog)
+    shown = {"s3.access-key": "****", "fs.s3.accessKeySecret": "****", "s3.endpoint": "http://s3"}
+    assert repr(catalog).endswith(f"options={shown!r})")
 
 
 def test_an_error_of_the_file_system_does_not_show_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

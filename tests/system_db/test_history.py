@@ -76,7 +76,6 @@ def test_all_that_is_observed_of_an_incarnation_is_read_back(jobs: Jobs, clock: 
     life = jobs.update("orders", 1, **changes)
     assert {field: getattr(life, field) for field in changes} == changes
     assert jobs.latest("orders") == life
-    assert not life.is_stateful
 
 
 # -- names ------------------------------------------------------------------------------------
