@@ -249,6 +249,13 @@ _ALIVE = (
 )
 
 
+def keeps_restarting(observation: Observation, now: datetime, policy: SupervisionPolicy) -> bool:
+    """Whether Flink restarts it so often that it counts as DEGRADED."""
+    latest = observation.incarnation
+    degraded = observation.observed is ObservedState.DEGRADED
+    return degraded and latest is not None and _restarted_often(latest, now, policy) is not None
+
+
 def what_to_do(
     observation: Observation, start: StartPolicy, *, restart_degraded: bool = False
 ) -> Verb | None:

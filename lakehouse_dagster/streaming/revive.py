@@ -1,4 +1,7 @@
-"""Bring a job back that is up but not well: cancelled, and started from its newest checkpoint."""
+"""Bring a job back that is up but not well: cancelled, and started from its newest checkpoint.
+
+One that keeps no state is started from nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,5 +26,6 @@ def revive(held: HeldJob, *, log: logging.Logger = LOGGER) -> StartOutcome:
             incarnation = settled.incarnation
             log.info("Cancelling incarnation %d of %s.", incarnation.number, held.name)
             cancel_and_wait(held, job_manager, incarnation.flink_job_id)
-            held.over(incarnation, "cancelled to be started again")
+            why = f": {incarnation.root_cause}" if incarnation.root_cause else ""
+            held.over(incarnation, f"cancelled to be started again{why}")
     return start_or_adopt(held, recover=True, log=log)

@@ -16,7 +16,12 @@ from functools import cached_property
 from pydantic import Field
 
 from lakehouse_dagster.errors import FlinkError
-from lakehouse_dagster.flink import JobManager, JobSummary, seconds_until_lost
+from lakehouse_dagster.flink import (
+    FlinkJobStatus,
+    JobManager,
+    JobSummary,
+    seconds_until_lost,
+)
 from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.details import Bounds, ask, whom_to_ask, write_down_finished
 from lakehouse_dagster.streaming.foreign import strangers
@@ -26,6 +31,7 @@ from lakehouse_dagster.streaming.observe import (
     ObservedState,
     Verb,
     is_due,
+    keeps_restarting,
     observe,
     waits_for_a_person,
     what_to_do,
@@ -34,7 +40,7 @@ from lakehouse_dagster.streaming.orphans import orphans
 from lakehouse_dagster.streaming.previous import known_numbers
 from lakehouse_dagster.streaming.reported import told_degraded
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.streaming.spec import StartPolicy
+from lakehouse_dagster.streaming.spec import StartPolicy, StreamingJob
 from lakehouse_dagster.streaming.well import remembered
 from lakehouse_dagster.system_db import DesiredState, Incarnation, JobRecord
 
@@ -291,7 +297,8 @@ class _Looker:
         verb = what_to_do(
             observation,
             job.start if job else StartPolicy.ON_DEMAND,
-            restart_degraded=runtime.policy.restart_degraded,
+            restart_degraded=runtime.policy.restart_degraded
+            or (job is not None and self._is_better_begun_anew(job, observation)),
         )
         reason = observation.reason
         if strays and verb is None and job is not None:
@@ -299,9 +306,19 @@ class _Looker:
             reason = f"incarnation {strays[0]} runs, which is not the newest on record"
         if verb is None or not is_due(record, self._now, runtime.policy):
             return None
-        if runtime.leases.current(runtime.memory.lease_key(record.name)) is not None:
-            return None  # a run or a command acts on it right now
+        if self._is_acted_on(record):
+            return None
         return Action(record.name, verb, reason, record.attempts + 1)
+
+    def _is_better_begun_anew(self, job: StreamingJob, observation: Observation) -> bool:
+        """Whether Flink restarts it in vain where a start from nothing loses nothing.
+
+        Flink always restarts a job from its checkpoint. A compaction job may never get on from
+        there: the snapshot that it would read next has expired, or Paimon fails it on purpose
+        because of a commit that it takes for a missing one.
+        """
+        runtime = self._runtime
+        return not job.keeps_state and keeps_restarting(observation, self._now, runtime.policy)
 
     def _is_respected(self, record: JobRecord, observation: Observation) -> bool:
         """Whether somebody else stopped the job on the cluster, and the policy says to let them."""
@@ -314,12 +331,26 @@ class _Looker:
         ):
             return False
         if observation.reason == CANCELLED_ON_THE_CLUSTER:
+            if self._is_ended_by_us(record, incarnation):
+                return False
             self._runtime.memory.set_desired(record.name, DesiredState.CANCELED)
             return True
         if observation.observed is ObservedState.SUSPENDED:
             self._runtime.memory.set_desired(record.name, DesiredState.SUSPENDED)
             return True
         return False
+
+    def _is_ended_by_us(self, record: JobRecord, incarnation: Incarnation) -> bool:
+        """Whether a run cancelled it to start it again, and does so right now or died over it."""
+        over = incarnation.state.is_over
+        if over and incarnation.end_reason != FlinkJobStatus.CANCELED.value:
+            return True
+        return self._is_acted_on(record)
+
+    def _is_acted_on(self, record: JobRecord) -> bool:
+        """Whether a run or a command acts on the job right now."""
+        runtime = self._runtime
+        return runtime.leases.current(runtime.memory.lease_key(record.name)) is not None
 
     def _is_to_be_told(self, observation: Observation) -> bool:
         record = self._records[observation.name]
