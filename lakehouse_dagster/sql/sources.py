@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lakehouse_dagster.secret_names import MASK, is_secret
+from lakehouse_dagster.secret_names import MASK, SECRETS, is_secret
 from lakehouse_dagster.sql.variables import placeholder_in
 
-_SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[?&;])(password|secret|token)=[^&;]*", re.I)
+_SECRET_IN_URL = re.compile(
+    rf"(?<=://)[^/@\s]+(?=@)|(?<=[?&;])[\w.-]*(?:password|{SECRETS})=[^&;]*", re.I
+)
 _SINK_ONLY = frozenset({"print", "blackhole"})
 _UNSAFE_IN_KEY = re.compile(r"[^\w.\-]+")
 _NAMES = {"postgresql": "postgres", "postgre": "postgres", "oceanbase": "oceanbase"}

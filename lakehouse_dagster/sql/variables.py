@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakehouse_dagster.errors import MissingVariableError
+from lakehouse_dagster.secret_names import MASK
 from lakehouse_dagster.sql.scanner import VARIABLE, Token, TokenKind, scan
 
 _VARIABLE = re.compile(
@@ -30,9 +31,6 @@ _QUOTES = {
     TokenKind.NAME: "`",
     TokenKind.OPEN_NAME: "`",
 }
-
-HIDDEN = "****"
-"""Stands for text that only a variable's value holds."""
 
 
 @dataclass(frozen=True)
@@ -151,4 +149,4 @@ def _literals_of(token: Token, filled: str) -> dict[str, str]:
     """The literals in what a token became: how the script has each, or that a value holds it."""
     if token.kind is TokenKind.STRING:
         return {token._replace(text=filled).content: token.content}
-    return {inner.content: HIDDEN for inner in scan(filled) if inner.kind is TokenKind.STRING}
+    return {inner.content: MASK for inner in scan(filled) if inner.kind is TokenKind.STRING}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse_dagster.errors import SystemDatabaseError
+from lakehouse_dagster.secret_names import MASK, SECRETS
 
 if TYPE_CHECKING:
     from lakehouse_dagster.system_db.engine import Database
@@ -23,12 +24,12 @@ _WRITTEN_PASSWORD = re.compile(r"(?i)[a-z0-9+._-]+://[^:@/]*:[^@]+@|[?&](ssl)?pa
 SUPPORTED_URLS = (
     "Write sqlite:////absolute/path/to/lakehouse.db or postgresql://user@host/database."
 )
-_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*)=[^&]*")
+_SECRET_PARAMETER = re.compile(rf"(?i)([?&][^=&]*(?:{SECRETS}|pass|key)[^=&]*)=[^&]*")
 
 
 def masked_url(url: str) -> str:
     """A database URL that may be shown: its password is replaced by ``****``."""
-    return _SECRET_PARAMETER.sub(r"\1=****", _PASSWORD.sub(r"\1:****@", url))
+    return _SECRET_PARAMETER.sub(rf"\1={MASK}", _PASSWORD.sub(rf"\1:{MASK}@", url))
 
 
 def holds_password(text: str) -> bool:

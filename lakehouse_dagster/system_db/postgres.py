@@ -10,6 +10,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
 from lakehouse_dagster.errors import SystemDatabaseError
+from lakehouse_dagster.secret_names import MASK
 from lakehouse_dagster.system_db.database import masked_url
 
 DRIVER = "postgresql+psycopg"
@@ -91,7 +92,7 @@ class PostgresBackend:
 
     def _masked(self, words: str) -> str:
         for secret in self._secrets:
-            words = words.replace(secret, "****")
+            words = words.replace(secret, MASK)
         return words
 
 

@@ -94,6 +94,15 @@ def test_a_jdbc_catalog_shows_what_is_behind_it() -> None:
 
 
 def test_secrets_in_options_are_masked_by_key_and_in_addresses() -> None:
-    options = {"x.password": "a", "url": "mongodb://u:b@h/d?password=c", "topic": "t"}
-    masked = {"x.password": "****", "url": "mongodb://****@h/d?****", "topic": "t"}
-    assert mask_secrets(options) == masked
+    options = {
+        "x.password": "a",
+        "url": "mongodb://u:b@h/d?password=c",
+        "store": "jdbc:mysql://h/d?trustCertificateKeyStorePassword=c&passwordCharacterEncoding=u",
+        "topic": "t",
+    }
+    assert mask_secrets(options) == {
+        "x.password": "****",
+        "url": "mongodb://****@h/d?****",
+        "store": "jdbc:mysql://h/d?****&passwordCharacterEncoding=u",
+        "topic": "t",
+    }
