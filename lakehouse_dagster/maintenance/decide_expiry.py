@@ -12,6 +12,7 @@ from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Holder, Partition
 from lakehouse_dagster.maintenance.calls import is_plain
 from lakehouse_dagster.maintenance.case import Case, partition_in_words, some
+from lakehouse_dagster.maintenance.changelogs import kept_longer
 from lakehouse_dagster.maintenance.spec import (
     ExpireSpec,
     ManifestSpec,
@@ -74,6 +75,15 @@ class DueToGo:
             return
         older_than = self.case.now - span(spec.keep_for)
         if facts.oldest_snapshot_at >= older_than:
+            return
+        if longer := kept_longer(facts.options):
+            # A commit of a writer makes changelogs of the snapshots that it lets go; a CALL that
+            # lets them go deletes what was changed along with them.
+            self.case.held_back.append(
+                "Old snapshots are left to the table's writers and its snapshot.* options: "
+                "Paimon's procedure would take the changelogs with them that "
+                f"{longer} keeps longer."
+            )
             return
         holding = [h for h in self.case.situation.holders if self._holds(h, older_than)]
         if holding:
