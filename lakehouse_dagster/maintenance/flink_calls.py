@@ -162,6 +162,15 @@ def cancel_job(
     return False
 
 
+def has_finished(job_id: str, job_manager: JobManager) -> bool:
+    """Whether the cluster knows that a Flink job did all its work; False when nobody answers."""
+    try:
+        job = job_manager.job(job_id)
+    except FlinkError:
+        return False
+    return job is not None and job.status is FlinkJobStatus.FINISHED
+
+
 def _submit(
     held: HeldTables,
     session: Session,

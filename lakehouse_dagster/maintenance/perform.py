@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.errors import (
@@ -18,7 +19,7 @@ from lakehouse_dagster.errors import (
     MaintenanceConflictError,
     MaintenanceError,
 )
-from lakehouse_dagster.flink import FlinkJobStatus, JobManager, Session
+from lakehouse_dagster.flink import JobManager, Session
 from lakehouse_dagster.maintenance.actions import Action, ActionKind
 from lakehouse_dagster.maintenance.budget import COMPACTIONS, ActionGroup
 from lakehouse_dagster.maintenance.calls import Call, calls_of
@@ -28,6 +29,7 @@ from lakehouse_dagster.maintenance.flink_calls import (
     call_in_gateway,
     cancel_job,
     gateway_session,
+    has_finished,
     run_job,
 )
 from lakehouse_dagster.maintenance.held import HeldTables, Keeper
@@ -92,14 +94,19 @@ def perform(held: HeldTables, group: ActionGroup, how: Performing) -> tuple[Acti
         work = _Work(held, group, calls, records, job_manager, how)
         try:
             return work.done()
-        except (LeaseLostError, ClusterUnreachableError):
+        except LeaseLostError:
             raise
         except LakehouseError as error:
+            if work.answers is not None:
+                how.log.warning("What writers did meanwhile is not known: %s", error)
+                return work.over(ActionState.DONE)
+            if isinstance(error, ClusterUnreachableError):
+                raise
             how.log.error("%s", error)
             return work.over(ActionState.FAILED, error=str(error))
         except BaseException:
             if not work.may_run_on:  # else it stays open, and whoever comes next settles it
-                work.over(ActionState.CANCELLED, error="The run was cancelled.")
+                work.cancelled()
             raise
 
 
@@ -119,28 +126,26 @@ def settle(
 def _settled(
     held: HeldTables, record: ActionRecord, job_manager: JobManager, log: logging.Logger
 ) -> ActionRecord:
-    finished = False
+    done = False
     with held.runtime.cluster.sql_gateway() as gateway:
         session = gateway.session(record.session_handle) if record.session_handle else None
         held.still_ours()
         if record.flink_job_id is not None:
-            job = job_manager.job(record.flink_job_id)
-            finished = job is not None and job.status is FlinkJobStatus.FINISHED
-            if not finished and not cancel_job(
-                held.runtime, record.flink_job_id, job_manager, log, session=session
-            ):
+            if not cancel_job(held.runtime, record.flink_job_id, job_manager, log, session=session):
                 raise MaintenanceError(
                     f"The Flink job {record.flink_job_id} of an earlier {record.kind} of "
                     f"{record.table_name} may still run.",
                     remedy="Cancel it by hand if it does; the next run looks again.",
                 )
+            only_call = json.loads(record.details).get("calls") == 1
+            done = only_call and has_finished(record.flink_job_id, job_manager)
         elif session is not None:
             close(session, log)  # what the gateway still does for it ends
-    done = finished and json.loads(record.details).get("calls") == 1
     changes: ActionChanges = {
-        "state": ActionState.DONE if done else ActionState.FAILED,
+        "state": ActionState.DONE if done else ActionState.INTERRUPTED,
         "ended_at": held.runtime.clock.now(),
         "error": None if done else f"Its run ({record.holder}) ended before it did.",
+        "after": _figures_now(held, record.table_name),
     }
     return held.keeper.actions.update(record.id, changes)
 
@@ -172,12 +177,14 @@ class _Work:
     how: Performing
     may_run_on: bool = False
     """Its Flink job could not be cancelled for certain."""
+    answers: list[tuple[str, ...]] | None = None
+    """Of all CALLs, once the last has done its work."""
 
     def done(self) -> tuple[ActionRecord, ...]:
         runtime, tables = self.held.runtime, self.held.tables
         before = counts_of_writers(runtime, tables, self.job_manager)
         try:
-            answers = self._answers()
+            self.answers = self._answers()
             if self.group.actions[0].kind in COMPACTIONS:
                 seconds = self.how.writers_seconds
                 wait_for_their_commits(runtime, tables, self.job_manager, seconds=seconds)
@@ -185,7 +192,14 @@ class _Work:
             after = counts_of_writers(runtime, tables, self.job_manager)
             if restarts := restarts_since(before, after):
                 self._note({"writer_restarts": restarts})
-        return self.over(ActionState.DONE, answers=answers)
+        return self.over(ActionState.DONE)
+
+    def cancelled(self) -> None:
+        """Write down what became of it when its run was cancelled, perhaps too late to matter."""
+        if self.answers is not None:
+            self.over(ActionState.DONE)
+        else:
+            self.over(ActionState.CANCELLED, error="The run was cancelled.")
 
     def _answers(self) -> list[tuple[str, ...]]:
         if self.group.actions[0].kind in EXPIRIES:
@@ -240,7 +254,7 @@ class _Work:
                 self._note({"flink_job_id": work.job_id, "attempts": attempt})
                 self.how.on_progress(f"{self._what}: attempt {attempt}, Flink job {work.job_id}")
                 try:
-                    self._watched(session, work)
+                    self._watched(session, work, last=number == len(self.calls) - 1)
                     return
                 except MaintenanceConflictError as error:
                     if attempt == self.how.attempts:
@@ -252,7 +266,7 @@ class _Work:
                     self.how.log.warning("%s", error)
             self.held.runtime.clock.sleep(self.how.first_pause_seconds * 2 ** (attempt - 1))
 
-    def _watched(self, session: Session, work: FlinkWork) -> None:
+    def _watched(self, session: Session, work: FlinkWork, *, last: bool) -> None:
         """Run a Flink job to its end; whatever breaks this off ends the job as well."""
         try:
             run_job(
@@ -269,6 +283,8 @@ class _Work:
             self.may_run_on = not cancel_job(
                 self.held.runtime, work.job_id, self.job_manager, self.how.log, session=session
             )
+            if last and has_finished(work.job_id, self.job_manager):
+                self.answers = []  # it was faster than whoever cancelled
             raise
 
     def _now_and_then(self, who: str) -> Callable[[float, str], None]:
@@ -294,13 +310,7 @@ class _Work:
         actions = self.held.keeper.actions
         self.records = [actions.update(record.id, changes) for record in self.records]
 
-    def over(
-        self,
-        state: ActionState,
-        *,
-        error: str | None = None,
-        answers: Sequence[tuple[str, ...]] = (),
-    ) -> tuple[ActionRecord, ...]:
+    def over(self, state: ActionState, *, error: str | None = None) -> tuple[ActionRecord, ...]:
         """Write down how it ended, with the tables' figures as they are now."""
         done = []
         for action, record in zip(self.group.actions, self.records, strict=True):
@@ -308,7 +318,7 @@ class _Work:
                 "state": state,
                 "ended_at": self.held.runtime.clock.now(),
                 "error": error,
-                "after": _after(self.held, action, answers),
+                "after": _after(self.held, action, self.answers or ()),
             }
             done.append(self.held.keeper.actions.update(record.id, changes))
         self.records = done
@@ -334,14 +344,21 @@ def _begin(held: HeldTables, action: Action, before: TableFacts, calls: int) -> 
 
 
 def _after(held: HeldTables, action: Action, answers: Sequence[tuple[str, ...]]) -> str | None:
-    try:
-        figures = figures_of(held.keeper.facts(action.table))
-    except LakehouseError:
-        return None
+    orphans = {}
     if action.kind in (ActionKind.FIND_ORPHANS, ActionKind.REMOVE_ORPHANS) and answers:
         files, size = (*answers[-1], "0", "0")[:2]
-        figures |= {"orphan_files": int(files), "orphan_bytes": int(size)}
-    return json.dumps(figures)
+        orphans = {"orphan_files": int(files), "orphan_bytes": int(size)}
+    return _figures_now(held, action.table, orphans)
+
+
+def _figures_now(
+    held: HeldTables, table: str, besides: Mapping[str, int] = MappingProxyType({})
+) -> str | None:
+    """The table's figures as they go on record; None where they cannot be read."""
+    try:
+        return json.dumps({**figures_of(held.keeper.facts(table)), **besides})
+    except LakehouseError:
+        return None
 
 
 def figures_of(facts: TableFacts) -> dict[str, int]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakehouse_dagster.errors import (
-    FlinkError,
     LakehouseError,
     MaintenanceError,
     MaintenanceRefusedError,
@@ -242,24 +241,25 @@ class _Rescaling:
         try:
             self._run(text, f"rescale to {buckets} buckets")
         except BaseException:
-            if len(self.job_ids) > before and self._ended_well(self.job_ids[-1]):
+            if len(self.job_ids) > before and self._took_effect(self.job_ids[-1]):
                 self.rewritten.append(partition)
             raise
         self.rewritten.append(partition)
 
-    def _ended_well(self, job_id: str) -> bool:
-        """Whether the job took effect though we were not told; if that is not known, none resumes.
+    def _took_effect(self, job_id: str) -> bool:
+        """Whether the job has committed though we were not told; if that is not known, none resumes.
 
-        A job of ours that goes on rewriting must not meet the writers.
+        A job of ours that goes on rewriting must not meet the writers. What the cluster says of it
+        is not enough: one that was cancelled, or forgotten, may have committed right before.
         """
         try:
             job = self.job_manager.job(job_id)
-        except FlinkError:
-            job = None
-            self._keep_stopped(f"whether Flink job {job_id} goes on is not known")
-        if job is not None and not job.status.is_terminal:
-            self._keep_stopped(f"Flink job {job_id} still rewrites it")
-        return job is not None and job.status.value == "FINISHED"
+            if job is not None and not job.status.is_terminal:
+                self._keep_stopped(f"Flink job {job_id} still rewrites it")
+            return len(self.pause.commits_since()) > len(self.rewritten)
+        except LakehouseError:
+            self._keep_stopped(f"what became of Flink job {job_id} is not known")
+            return False
 
     def _run(self, text: str, what: str) -> None:
         """Run a CALL as a Flink job whose id is on record before it is sent."""
@@ -323,7 +323,8 @@ class _Rescaling:
     def _keep_stopped(self, why: str) -> None:
         self.pause.keep_stopped = (
             f"Stopped to rescale {self.facts.table}, and not resumed, as {why}. Look at the table, "
-            f"run `lakehouse tables rescale {self.facts.table}` again, then start this job."
+            f"run `lakehouse tables rescale {self.facts.table} --buckets {self.buckets}` again, "
+            "then start this job."
         )
 
     def _is_concerned(self, partition: Partition) -> bool:

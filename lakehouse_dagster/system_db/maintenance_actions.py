@@ -28,6 +28,9 @@ from lakehouse_dagster.system_db.schema import UtcDateTime
 
 _actions = schema.maintenance_actions
 
+_INTERRUPTIONS_THAT_COUNT = 2
+"""In a row: what dies again may be what its runs die of."""
+
 
 class ActionState(str, Enum):
     """How far an action has come."""
@@ -36,6 +39,8 @@ class ActionState(str, Enum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    """Its run died, or could not reach anybody to end it: told by whoever came next."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,8 @@ class Outcome:
     Args:
         done_at: when it was last done; None if never.
         failed_at: when it last failed since then.
-        failures: how often it failed since then.
+        failures: how often it failed since then. To be interrupted is no failure of the table's,
+            and counts only when it happened again.
     """
 
     table_name: str
@@ -195,9 +201,9 @@ class MaintenanceActions:
     def outcomes(self) -> tuple[Outcome, ...]:
         """How each kind of action went on each table so far, by one query."""
         done = _last_done(self._lakehouse)
-        failed = (_actions.c.state == ActionState.FAILED.value) & (
-            done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at)
-        )
+        since = done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at)
+        failed = since & (_actions.c.state == ActionState.FAILED.value)
+        interrupted = since & (_actions.c.state == ActionState.INTERRUPTED.value)
         last = _actions.outerjoin(
             done, (done.c.table_name == _actions.c.table_name) & (done.c.kind == _actions.c.kind)
         )
@@ -208,13 +214,15 @@ class MaintenanceActions:
                 func.max(done.c.done_at, type_=UtcDateTime),
                 func.max(case((failed, _actions.c.ended_at)), type_=UtcDateTime),
                 func.count(case((failed, 1))),
+                func.max(case((interrupted, _actions.c.ended_at)), type_=UtcDateTime),
+                func.count(case((interrupted, 1))),
             )
             .select_from(last)
             .where(_actions.c.lakehouse == self._lakehouse, _actions.c.ended_at.is_not(None))
             .group_by(_actions.c.table_name, _actions.c.kind)
         )
         with self._db.read() as connection:
-            return tuple(Outcome(*row) for row in connection.execute(query))
+            return tuple(_outcome(*row) for row in connection.execute(query))
 
     def latest(self) -> dict[str, Latest]:
         """The newest action on each table, and how many there are, by one query."""
@@ -284,6 +292,21 @@ class MaintenanceActions:
     def _read(self, query: Select[Any]) -> tuple[ActionRecord, ...]:
         with self._db.read() as connection:
             return tuple(_record(row) for row in connection.execute(query).mappings())
+
+
+def _outcome(
+    table: str,
+    kind: str,
+    done_at: datetime | None,
+    failed_at: datetime | None,
+    failures: int,
+    interrupted_at: datetime | None,
+    interruptions: int,
+) -> Outcome:
+    if interruptions < _INTERRUPTIONS_THAT_COUNT:
+        return Outcome(table, kind, done_at, failed_at, failures)
+    at = max(moment for moment in (failed_at, interrupted_at) if moment is not None)
+    return Outcome(table, kind, done_at, at, failures + interruptions)
 
 
 def _last_done(lakehouse: str) -> Subquery:

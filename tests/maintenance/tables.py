@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lakehouse_dagster.maintenance.flink_calls import gateway_session
 from lakehouse_dagster.maintenance.held import Keeper
@@ -42,6 +43,10 @@ class Tables:
         by = " PARTITIONED BY (dt)" if partitioned else ""
         self.run(f"CREATE TABLE m.{name} ({columns}){by} WITH ({given})")
         return f"m.{name}"
+
+    def folder(self, table: str) -> Path:
+        """Where its files are."""
+        return self.lab.folder / "warehouse" / table.replace(".", ".db/")
 
     def fill(self, table: str, rows: Callable[[int], str], times: int) -> None:
         """Commit ``rows(0)``, ``rows(1)`` … as one snapshot each."""

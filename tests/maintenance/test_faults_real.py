@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -22,18 +24,25 @@ from lakehouse_dagster.maintenance.spec import (
     OrphanSpec,
     TablePolicy,
 )
-from lakehouse_dagster.streaming.runtime import LOGGER, Runtime
+from lakehouse_dagster.streaming.runtime import LOGGER, Clock, Runtime
 from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, ActionState
 from tests.maintenance.tables import Tables
-from tests.support.faults import STATEMENT, Does, Fault, FaultyProxy
+from tests.support.faults import (
+    CALL,
+    STATEMENT,
+    Does,
+    Fault,
+    FaultyProxy,
+    HeldFile,
+    is_down_to_one_task,
+)
 from tests.support.fixtures import gateway_proxy, lab
-from tests.support.laboratory import IMPATIENT, Laboratory
+from tests.support.laboratory import IMPATIENT, Laboratory, until
 
 __all__ = ["gateway_proxy", "lab"]
 
 pytestmark = pytest.mark.flink
 
-CALL = r'"CALL sys\.'
 COMPACTING = MaintenancePolicy(TablePolicy(compact=CompactSpec(small_files=5), expire=None))
 EXPIRING = MaintenancePolicy(
     TablePolicy(compact=None, expire=ExpireSpec(keep_at_least=1, keep_for="1ms"))
@@ -74,6 +83,11 @@ def files(tables: Tables, table: str) -> int:
     return tables.facts(table).files
 
 
+def a_data_file(tables: Tables, table: str) -> HeldFile:
+    """That no compaction can do without."""
+    return HeldFile(next(tables.folder(table).glob("bucket-0/*.parquet")))
+
+
 def test_a_call_whose_answer_is_lost_is_found_by_its_job_and_not_sent_again(
     tables: Tables, table: str, keeper: Keeper, gateway_proxy: FaultyProxy
 ) -> None:
@@ -109,20 +123,50 @@ def test_an_expiry_whose_answer_is_lost_is_not_sent_again(
 def test_a_cancelled_run_cancels_its_flink_job_and_the_next_one_goes_on(
     tables: Tables, table: str
 ) -> None:
-    def interrupted(seconds: float) -> None:
-        if seconds >= 1:  # while the job is watched
+    def interrupted(_: float) -> None:
+        if file.is_wanted():  # its job is at work, and comes no further
             raise KeyboardInterrupt
 
+    def while_it_is_cancelled(seconds: float) -> None:
+        (record,) = tables.keeper.actions.running()
+        if is_down_to_one_task(tables.lab.rest_url, str(record.flink_job_id)):
+            file.let_go()
+        time.sleep(seconds)
+
     action = Action(table, ActionKind.COMPACT_FULL, "a test")
-    hasty = Keeper(tables.lab.runtime().with_sleep(interrupted))
-    with pytest.raises(KeyboardInterrupt), hasty.hold([table], "a test") as held:
+    clock = Clock(sleep=interrupted, pause=while_it_is_cancelled)
+    hasty = Keeper(tables.lab.runtime(clock=clock))
+    file = a_data_file(tables, table)
+    file.take()
+    with pytest.raises(KeyboardInterrupt), file, hasty.hold([table], "a test") as held:
         perform(held, ActionGroup((action,)), Performing())
     (record,) = tables.keeper.actions.of_table(table)
     assert record.state is ActionState.CANCELLED
-    assert status(tables.lab, record) in (FlinkJobStatus.CANCELED, None)
+    assert status(tables.lab, record) is FlinkJobStatus.CANCELED
     assert files(tables, table) == 6
     (again,) = maintain(tables.keeper, COMPACTING, [table], holder="a test").done
     assert again.state is ActionState.DONE
+
+
+def test_a_run_that_is_cancelled_when_the_work_is_done_says_that_it_is_done(
+    tables: Tables, table: str
+) -> None:
+    def interrupted(_: float) -> None:
+        if file.is_wanted():  # the run believes that its job is at work
+            file.let_go()
+            (record,) = tables.keeper.actions.running()
+            until(lambda: status(tables.lab, record) is FlinkJobStatus.FINISHED, "the job's end")
+            raise KeyboardInterrupt
+
+    action = Action(table, ActionKind.COMPACT_FULL, "a test")
+    late = Keeper(tables.lab.runtime(clock=Clock(sleep=interrupted)))
+    file = a_data_file(tables, table)
+    file.take()
+    with pytest.raises(KeyboardInterrupt), file, late.hold([table], "a test") as held:
+        perform(held, ActionGroup((action,)), Performing())
+    (record,) = tables.keeper.actions.of_table(table)
+    assert (record.state, record.error) == (ActionState.DONE, None)
+    assert json.loads(record.after or "{}")["files"] == files(tables, table) == 1
 
 
 def test_while_one_acts_on_a_table_another_does_nothing(
@@ -157,8 +201,9 @@ def test_a_run_that_was_replaced_is_stopped_before_its_next_call(
     assert settle_all(tables.keeper, "the second", LOGGER) == ()
     assert tables.keeper.actions.running() == ()
     (record,) = tables.keeper.actions.of_table(table)
-    assert (record.id, record.state) == (left.id, ActionState.FAILED)
+    assert (record.id, record.state) == (left.id, ActionState.INTERRUPTED)
     assert record.error == "Its run (the first) ended before it did."
+    assert json.loads(record.after or "{}")["snapshots"] == 4
 
 
 def _now() -> datetime:
@@ -260,7 +305,6 @@ def test_a_branch_whose_tag_was_deleted_by_hand_keeps_its_snapshot(
 
 def test_orphans_are_removed_two_runs_and_a_day_apart(tables: Tables, table: str) -> None:
     import os
-    import time
 
     bucket = next((tables.lab.folder / "warehouse").rglob("bucket-0"))
     orphan, young = bucket / "data-lost-0.parquet", bucket / "data-young-0.parquet"

@@ -1,4 +1,4 @@
-"""Faults made on purpose: a proxy that loses answers, and processes that are killed.
+"""Faults made on purpose: a proxy that loses answers, files held back, processes that are killed.
 
 The proxy listens on a real socket in front of one REST endpoint. It passes everything on until it
 is told to do otherwise with some requests, and remembers all that it saw.
@@ -6,16 +6,20 @@ is told to do otherwise with some requests, and remembers all that it saw.
 
 from __future__ import annotations
 
+import fcntl
 import http.client
+import json
 import os
 import re
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +28,7 @@ from lakehouse_dagster.local.processes import alive
 from lakehouse_dagster.local.services import Service
 from lakehouse_dagster.local.stack import LocalStack
 from lakehouse_dagster.local.state import read_state
+from tests.support.laboratory import until
 
 
 class Does(str, Enum):
@@ -43,6 +48,9 @@ _PASS_ON = (Does.PASS_ON, Does.LOSE_ANSWER, Does.DOUBLE, Does.TRUNCATE_ANSWER)
 
 STATEMENT = r"/v3/sessions/[^/]+/statements"
 """The path of a statement POST; the statement itself stands in the body."""
+
+CALL = r'"CALL sys\.'
+"""Of any of Paimon's procedures."""
 
 INSERT = r'"statement":\s*"(INSERT|EXECUTE STATEMENT SET)'
 
@@ -246,6 +254,64 @@ class FaultyProxy:
                 self.sessions[session[1]] = []
             elif operation is not None and re.search(INSERT, request.body):
                 self.sessions.setdefault(request.path.split("/")[3], []).append(operation[1])
+
+
+class HeldFile:
+    """A file that nobody gets open before it is let go, so that whoever needs it stands still.
+
+    It is a lease of Linux's on a file that nobody has open; whoever opens the file waits, in this
+    process too. The kernel itself lets it go after 45 s (``/proc/sys/fs/lease-break-time``).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> HeldFile:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.let_go()
+
+    def take(self) -> None:
+        """From now on whoever opens it waits."""
+        descriptor = os.open(self.path, os.O_RDWR)
+        # The kernel tells us of who comes by a signal; this one is ignored unless asked for.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        self._descriptor = descriptor
+
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it."""
+        descriptor = self._descriptor
+        # A lease that is being broken shows as what it will be.
+        return descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETLEASE) != fcntl.F_WRLCK
+
+    def wait_until_wanted(self) -> None:
+        """Return when somebody stands still for it: what they do is certainly under way."""
+        until(self.is_wanted, f"somebody who opens {self.path.name}")
+
+    def let_go(self) -> None:
+        """Let all go on who wait; nothing happens when it was let go already."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_down_to_one_task(rest_url: str, job_id: str) -> bool:
+    """Whether a Flink job is being cancelled, and all its tasks have ended but one.
+
+    If that one stands still, nobody is left who could commit what it writes.
+    """
+    with urllib.request.urlopen(f"{rest_url}/jobs/{job_id}", timeout=10) as answer:
+        job = json.load(answer)
+    left = [v["name"] for v in job["vertices"] if v["status"] not in ("FINISHED", "CANCELED")]
+    return job["state"] == "CANCELLING" and len(left) == 1 < len(job["vertices"])
 
 
 def kill(stack: LocalStack, service: Service) -> None:

@@ -111,6 +111,24 @@ def test_outcomes_say_when_it_was_done_and_how_often_it_failed_since(db: Databas
     assert set(actions.last_done("snapshot expiry")) == {"ods.a"}
 
 
+def test_work_that_died_with_its_run_counts_as_failed_only_when_it_dies_again(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+
+    def then(minutes: int, state: ActionState) -> tuple[datetime | None, int]:
+        ended = NOW + timedelta(minutes=minutes)
+        actions.update(begin(actions), {"state": state, "ended_at": ended})
+        (outcome,) = actions.outcomes()
+        return outcome.failed_at, outcome.failures
+
+    assert then(1, ActionState.INTERRUPTED) == (None, 0)
+    assert then(2, ActionState.INTERRUPTED) == (NOW + timedelta(minutes=2), 2)
+    assert then(3, ActionState.FAILED) == (NOW + timedelta(minutes=3), 3)
+    assert then(4, ActionState.INTERRUPTED) == (NOW + timedelta(minutes=4), 4)
+    assert then(5, ActionState.DONE) == (None, 0)
+    assert then(6, ActionState.INTERRUPTED) == (None, 0)
+    assert then(7, ActionState.FAILED) == (NOW + timedelta(minutes=7), 1)
+
+
 def test_the_latest_action_of_each_table_is_known_with_their_number(db: Database) -> None:
     moments = iter(NOW + timedelta(minutes=n) for n in range(9))
     actions = MaintenanceActions(db, "lake", lambda: next(moments))
