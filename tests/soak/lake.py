@@ -1,7 +1,8 @@
-"""The lakehouse of the soak test: three kinds of tables, their writers, a reader, a policy.
+"""The lakehouse of the soak test: four kinds of tables, their writers, a reader, a policy.
 
 All writers copy the same source. The reader follows the append table into another one; it is
-stopped for a while, so that it lags behind.
+stopped for a while, so that it lags behind. The table with deletion vectors gets every row a second
+time, long after the first: rows of files that were merged meanwhile are marked as deleted.
 """
 
 from __future__ import annotations
@@ -28,16 +29,24 @@ from lakehouse_dagster.streaming.runtime import Runtime
 from tests.support.laboratory import QUICK
 from tests.support.rows import SourceFolder
 
-APPEND, LOOKUP, DEDICATED, FOLLOWED = (
-    f"soak.{name}" for name in ("plain", "lookup", "dedicated", "followed")
+APPEND, LOOKUP, VECTORS, DEDICATED, FOLLOWED = (
+    f"soak.{name}" for name in ("plain", "lookup", "vectors", "dedicated", "followed")
 )
-WRITERS = {APPEND: "soak-plain", LOOKUP: "soak-lookup", DEDICATED: "soak-dedicated"}
+WRITERS = {
+    APPEND: "soak-plain",
+    LOOKUP: "soak-lookup",
+    VECTORS: "soak-vectors",
+    DEDICATED: "soak-dedicated",
+}
 READER = "soak-reader"
 COMPACTOR = f"compact-{DEDICATED}"
 JOBS = (*WRITERS.values(), COMPACTOR, READER)
 
 KEEP_SECONDS = 10
 KEEP_AT_LEAST = 5
+CHANGELOGS_AT_LEAST = 20
+LOOKUP_AT_MOST = 12
+"""Snapshots of the table whose changelogs outlive them: its writer lets them go when it commits."""
 SMALL_FILES = 12
 SUPERVISION = replace(
     QUICK, late_submission_grace="4s", submission_timeout="30s", start_timeout="90s",
@@ -50,10 +59,11 @@ _TIDY = TablePolicy(
         level0_files=6, small_files=SMALL_FILES, unsettled_share=0.3, unsettled_size="1 kb"
     ),
     expire=_EXPIRE,
-    changelogs=_EXPIRE,
+    changelogs=ExpireSpec(keep_at_least=CHANGELOGS_AT_LEAST, keep_for="20s"),
     tags=TagSpec(keep_for="20s"),
     manifests=ManifestSpec(files=10),
-    orphans=OrphanSpec(every="45s", older_than="1d"),
+    # More is found than may be removed: it is searched again and again, until a person allows it.
+    orphans=OrphanSpec(every="45s", older_than="1d", most_files=1),
 )
 POLICY = MaintenancePolicy(
     default=_TIDY,
@@ -64,6 +74,11 @@ POLICY = MaintenancePolicy(
     limits=Limits(concurrent=2),
 )
 
+_NUMBERS = {
+    "KEEP_SECONDS": KEEP_SECONDS,
+    "KEEP_AT_LEAST": KEEP_AT_LEAST,
+    "LOOKUP_AT_MOST": LOOKUP_AT_MOST,
+}
 _SCRIPT = """\
 SET 'execution.checkpointing.interval' = '1s';
 SET 'execution.checkpointing.dir' = 'file://{folder}/checkpoints';
@@ -73,7 +88,14 @@ CREATE TABLE IF NOT EXISTS soak.plain (id BIGINT, text STRING, amount INT, dt ST
 PARTITIONED BY (dt) WITH ('bucket' = '-1');
 CREATE TABLE IF NOT EXISTS soak.lookup
 (id BIGINT, text STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED)
-WITH ('bucket' = '2', 'changelog-producer' = 'lookup');
+WITH (
+  'bucket' = '2', 'changelog-producer' = 'lookup', 'changelog.time-retained' = '2 h',
+  'snapshot.time-retained' = '{KEEP_SECONDS} s', 'snapshot.num-retained.min' = '{KEEP_AT_LEAST}',
+  'snapshot.num-retained.max' = '{LOOKUP_AT_MOST}'
+);
+CREATE TABLE IF NOT EXISTS soak.vectors
+(id BIGINT, text STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED)
+WITH ('bucket' = '2', 'deletion-vectors.enabled' = 'true');
 CREATE TABLE IF NOT EXISTS soak.dedicated
 (id BIGINT, text STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED)
 WITH ('bucket' = '2', 'write-only' = 'true');
@@ -87,6 +109,10 @@ SET 'pipeline.name' = 'soak-plain';
 INSERT INTO soak.plain SELECT id, text, amount, '2099-01-01' FROM incoming;
 SET 'pipeline.name' = 'soak-lookup';
 INSERT INTO soak.lookup SELECT id, text, amount FROM incoming;
+SET 'pipeline.name' = 'soak-vectors';
+INSERT INTO soak.vectors SELECT id, text, amount FROM incoming
+UNION ALL SELECT id - 100, SUBSTRING(SHA256(CAST(id - 100 AS STRING)), 1, 12),
+  CAST(MOD((id - 100) * 7, 101) AS INT) FROM incoming WHERE id > 100;
 SET 'pipeline.name' = 'soak-dedicated';
 INSERT INTO soak.dedicated SELECT id, text, amount FROM incoming;
 SET 'pipeline.name' = 'soak-reader';
@@ -122,7 +148,7 @@ class Place:
         """A runtime of its own, with its own open database."""
         script = self.path / "soak.sql"
         if not script.exists():
-            script.write_text(_SCRIPT.format(folder=self.folder))
+            script.write_text(_SCRIPT.format(folder=self.folder, **_NUMBERS))
         lake = Lakehouse(
             catalog=self.catalog,
             flink=FlinkCluster(self.rest_url, self.sql_gateway_url),

@@ -15,7 +15,7 @@ from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.maintain import maintain
 from lakehouse_dagster.streaming.runtime import this_process, utc_now
 from lakehouse_dagster.streaming.supervise import SupervisorCursor
-from tests.soak.lake import APPEND, DEDICATED, LOOKUP, POLICY, Place
+from tests.soak.lake import POLICY, WRITERS, Place
 from tests.support.actor import UNEXPECTED, supervise_once
 from tests.support.processes import Forked
 
@@ -73,9 +73,7 @@ def _maintain(place: Place, stop_file: str) -> None:
     keeper = Keeper(place.runtime())
     while not Path(stop_file).exists():
         try:
-            done = maintain(
-                keeper, POLICY, (APPEND, LOOKUP, DEDICATED), holder=this_process("maintainer")
-            )
+            done = maintain(keeper, POLICY, WRITERS, holder=this_process("maintainer"))
             for record in done.done:
                 print(f"{utc_now():%H:%M:%S} {record.table_name} {record.kind} {record.state.value}"
                       f" {record.error or ''}", flush=True)  # fmt: skip

@@ -13,27 +13,34 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from uuid import uuid4
 
 from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.local.services import Service
 from lakehouse_dagster.local.stack import LocalStack
+from lakehouse_dagster.maintenance.actions import ActionKind
 from lakehouse_dagster.maintenance.flink_calls import gateway_session
 from lakehouse_dagster.paimon.file_facts import InMemory, TableFacts
 from lakehouse_dagster.streaming.apply import apply, verb
 from lakehouse_dagster.streaming.runtime import utc_now
+from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, ActionState
 from tests.chaos.stack import QUICK_TO_NOTICE, job_manager_log, start_one
 from tests.soak.lake import (
     APPEND,
+    CHANGELOGS_AT_LEAST,
     DEDICATED,
     FOLLOWED,
     JOBS,
     KEEP_AT_LEAST,
     LOOKUP,
+    LOOKUP_AT_MOST,
     READER,
     SMALL_FILES,
+    VECTORS,
     WRITERS,
     Place,
 )
+from tests.soak.orphans import a_day_later
 from tests.soak.processes import Worker
 from tests.soak.restarts import Restarts
 from tests.support.faults import kill
@@ -47,6 +54,13 @@ _KILLS = (
 )  # fmt: skip
 _PATIENCE_SECONDS = 420.0
 """Until all is in order at the end: an action that failed last is tried again after 5 minutes."""
+_LONG_MINUTES = 8.0
+_ALL_KINDS = (
+    ActionKind.COMPACT, ActionKind.EXPIRE_TAGS, ActionKind.EXPIRE_PARTITIONS,
+    ActionKind.EXPIRE_SNAPSHOTS, ActionKind.EXPIRE_CHANGELOGS, ActionKind.COMPACT_MANIFESTS,
+    ActionKind.FIND_ORPHANS, ActionKind.REMOVE_ORPHANS,
+)  # fmt: skip
+"""What there is to do in a long run."""
 _BATCH = {"execution.runtime-mode": "batch", "table.dml-sync": "true"}
 
 
@@ -56,7 +70,7 @@ def soak_stack(folder: str, engine: str) -> LocalStack:
         Path(folder),
         engine,
         slots=12,
-        task_manager_memory_mib=1200,
+        task_manager_memory_mib=1600,
         checkpoint_interval_seconds=1,
         extra_config=QUICK_TO_NOTICE,
     )
@@ -81,6 +95,8 @@ class Soak:
     kill_every_seconds: tuple[float, float] = (20.0, 40.0)
     kills: tuple[Service | str, ...] | None = None
     done: Counter[str] = field(default_factory=Counter)
+    marked: int = 0
+    """The most rows that were marked as deleted at a time."""
 
     def run(self) -> Outcome:
         """Start everything, strike, let it settle, judge."""
@@ -115,8 +131,11 @@ class Soak:
             if time.monotonic() >= next_kill and passed < 0.9 * length:
                 self._strike()
                 next_kill = time.monotonic() + self.chance.uniform(*self.kill_every_seconds)
-            self._odd_job(next(odd_jobs))
+            self._odd_job(number := next(odd_jobs))
+            if not number % 5:
+                self._count_marked()
             time.sleep(self.chance.uniform(0.5, 1.5))
+        self._junk(0)
         if stopped and not started:
             self._until(lambda: self._reader("start"), "the reader started")
 
@@ -163,10 +182,16 @@ class Soak:
         """Files that no snapshot knows, five days old."""
         for table in WRITERS:
             for folder in self.place.table_path(table).rglob("bucket-0"):
-                file = folder / f"data-junk-{number}-0.parquet"
-                file.write_bytes(b"junk")
-                old = time.time() - 5 * 86400
-                os.utime(file, (old, old))
+                for _ in range(2):
+                    # Paimon counts orphans of one name in several folders once.
+                    file = folder / f"data-junk-{number}-{uuid4()}-0.parquet"
+                    file.write_bytes(b"junk")
+                    old = time.time() - 5 * 86400
+                    os.utime(file, (old, old))
+
+    def _count_marked(self) -> None:
+        buckets = self._facts(VECTORS).buckets
+        self.marked = max(self.marked, sum(bucket.deleted_records for bucket in buckets))
 
     def _sql(self, text: str) -> None:
         log = logging.getLogger("soak")
@@ -192,7 +217,9 @@ class Soak:
             if not worker.end():
                 found.violations.append(f"the {what} did not end")
             found.violations += worker.unexpected()
+        found.violations += a_day_later(self.place)
         found.violations += self._wrong_rows() + self._left_behind() + self._doubled()
+        found.violations += self._idle()
         if self.restarts.unexplained[DEDICATED]:
             found.violations.append(f"restarts without a kill: {self.restarts.unexplained}")
         found.figures = self._figures()
@@ -232,8 +259,11 @@ class Soak:
             facts = self._facts(table)
             if facts.problem:
                 found.append(f"{table}: {facts.problem}")
-            if facts.snapshot_count > KEEP_AT_LEAST + 2:
+            most = LOOKUP_AT_MOST if table == LOOKUP else KEEP_AT_LEAST
+            if facts.snapshot_count > most + 2:
                 found.append(f"{table} has {facts.snapshot_count} snapshots")
+            if facts.changelog_count > CHANGELOGS_AT_LEAST + 2:
+                found.append(f"{table} has {facts.changelog_count} changelogs")
             files = max((bucket.files for bucket in facts.buckets), default=0)
             if files > SMALL_FILES + 3:
                 found.append(f"{table} has {files} files in a bucket")
@@ -256,14 +286,27 @@ class Soak:
             ]
         return found
 
+    def _idle(self) -> list[str]:
+        """What a long run must have had to do, and had not."""
+        if self.minutes < _LONG_MINUTES:
+            return []
+        records = self._records()
+        done = {record.kind for record in records if record.state is ActionState.DONE}
+        never = sorted(set(_ALL_KINDS) - done)
+        found = [f"there was never a {kind}" for kind in never]
+        return found + ([] if self.marked else ["no row was ever marked as deleted"])
+
+    def _records(self) -> tuple[ActionRecord, ...]:
+        return tuple(
+            self.place.keeper.actions.ended_since(datetime.now(timezone.utc) - timedelta(days=1))
+        )
+
     def _doubled(self) -> list[str]:
         history = job_manager_history(job_manager_log(self.stack))
         return [f"two jobs named {name} at once" for name, *_ in history.overlaps if name in JOBS]
 
     def _figures(self) -> dict[str, object]:
-        records = self.place.keeper.actions.ended_since(
-            datetime.now(timezone.utc) - timedelta(days=1)
-        )
+        records = self._records()
         ended: Counter[str] = Counter(f"{r.kind} {r.state.value}" for r in records)
         conflicts = sum(max(0, record.attempts - 1) for record in records)
         return {
@@ -271,6 +314,7 @@ class Soak:
             "kills": dict(self.done),
             "actions": dict(sorted(ended.items())),
             "compactions tried again": conflicts,
+            "rows marked as deleted at a time": self.marked,
             "restarts after kills": dict(self.restarts.explained),
             "restarts without a kill": dict(self.restarts.unexplained),
             "writer restarts on record": sum(record.writer_restarts for record in records),
