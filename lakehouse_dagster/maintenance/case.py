@@ -18,6 +18,8 @@ from lakehouse_dagster.maintenance.spec import (
 from lakehouse_dagster.paimon.file_facts import TableFacts
 
 NAMES_TOLD = 10
+_LONGEST_VALUE = 60
+"""Characters of a partition's value in texts for people."""
 _LONGEST_BACKOFF = timedelta(hours=6)
 _FIRST_BACKOFF = timedelta(minutes=5)
 
@@ -67,5 +69,9 @@ def some(names: Sequence[str], separator: str = ", ") -> str:
 
 
 def partition_in_words(partition: Sequence[tuple[str, str | None]]) -> str:
-    """A partition as its folder is called: ``dt=2026-11-30/hour=3``."""
-    return "/".join(f"{c}={'NULL' if v is None else v}" for c, v in partition)
+    """A partition as its folder is called: ``dt=2026-11-30/hour=3``; long values are cut."""
+    return "/".join(f"{c}={'NULL' if v is None else _cut(v)}" for c, v in partition)
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse_dagster.maintenance.case import some
+from lakehouse_dagster.maintenance.case import partition_in_words, some
 
 if TYPE_CHECKING:
     # SQLAlchemy comes with it: loading definitions does not wait for that.
@@ -80,7 +80,7 @@ def _figures(text: str | None) -> dict[str, int]:
 def _details(record: ActionRecord) -> dict[str, Any]:
     details = json.loads(record.details)
     found: dict[str, Any] = {f"due: {k}": v for k, v in details.get("figures", {}).items()}
-    partitions = ["/".join(f"{c}={v}" for c, v in p.items()) for p in details.get("partitions", ())]
+    partitions = [partition_in_words([*p.items()]) for p in details.get("partitions", ())]
     if partitions:
         found["partitions_done"] = some(partitions)
     if details.get("names"):

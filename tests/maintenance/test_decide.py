@@ -258,6 +258,9 @@ def test_what_stays_is_named_in_short_texts_however_much_it_is() -> None:
     (why,) = decided(table(*unread), policy).held_back
     assert why.startswith("10000 partitions stay, as dt is not of the format %Y%m%d: dt=x00000, ")
     assert why.endswith("dt=x00009 and 9990 more.")
+    (why,) = decided(table(*(bucket(0, f"{n}{'x' * 9_000}") for n in range(9))), policy).held_back
+    assert f"dt=0{'x' * 59}…, dt=1{'x' * 59}…" in why
+    assert len(why) < 1_000
     holders = tuple(holder(f"reader-{number:05}", 1, None) for number in range(10_000))
     (why,) = decided(table(bucket(), **OLD), holders=holders).held_back
     assert why.startswith("Old snapshots are kept for ")
