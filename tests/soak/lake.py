@@ -91,7 +91,7 @@ CREATE TABLE IF NOT EXISTS soak.lookup
 WITH (
   'bucket' = '2', 'changelog-producer' = 'lookup', 'changelog.time-retained' = '2 h',
   'snapshot.time-retained' = '{KEEP_SECONDS} s', 'snapshot.num-retained.min' = '{KEEP_AT_LEAST}',
-  'snapshot.num-retained.max' = '{LOOKUP_AT_MOST}'
+  'snapshot.num-retained.max' = '{LOOKUP_AT_MOST}', 'changelog.num-retained.max' = '100000'
 );
 CREATE TABLE IF NOT EXISTS soak.vectors
 (id BIGINT, text STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED)
