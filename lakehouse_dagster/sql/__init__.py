@@ -29,7 +29,7 @@ from lakehouse_dagster.sql.model import (
     ViewDefinition,
 )
 from lakehouse_dagster.sql.statements import as_one_statement, split
-from lakehouse_dagster.sql.variables import substitute, variables_in
+from lakehouse_dagster.sql.variables import substitute
 
 if TYPE_CHECKING:
     from lakehouse_dagster.sql.reader import read_project, read_script
@@ -58,7 +58,6 @@ __all__ = [
     "read_script",
     "split",
     "substitute",
-    "variables_in",
 ]
 
 _LAZY = {"read_project", "read_script"}

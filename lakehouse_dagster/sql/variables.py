@@ -49,11 +49,6 @@ class Filled:
         return self.written.get(literal, literal)
 
 
-def variables_in(text: str) -> frozenset[str]:
-    """Return the names of the variables that the text needs, those with a default included."""
-    return frozenset(_name(match) for match in _matches(text))
-
-
 def placeholder_in(name: str) -> str | None:
     """Return the first thing in a name that stands for something else: ``${X}``, ``$X``, ``%s``."""
     match = _PLACEHOLDER.search(name)

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse_dagster.errors import ConfigurationError, MissingVariableError
-from lakehouse_dagster.sql import split, substitute, variables_in
+from lakehouse_dagster.sql import split, substitute
 from lakehouse_dagster.sql.scanner import TokenKind, scan
-from lakehouse_dagster.sql.variables import fill_for_reading, placeholder_in
+from lakehouse_dagster.sql.variables import fill_for_reading, missing_in, placeholder_in
 from lakehouse_dagster.sql.variables_file import read_variables
 
 SCRIPT = "SELECT '${A}', ${B:-1}, `${C}` FROM t -- ${D}\n/* ${E} */"
 
 
-def test_variables_are_found_outside_of_comments() -> None:
-    assert variables_in(SCRIPT) == {"A", "B", "C"}
+def test_variables_without_a_default_are_found_outside_of_comments() -> None:
+    assert missing_in(SCRIPT, {}) == ("A", "C")
 
 
 def test_values_and_defaults_are_filled_in_and_comments_left_alone() -> None:
@@ -52,7 +52,7 @@ def test_a_value_in_a_string_stays_that_string(value: str) -> None:
 
 def test_what_only_looks_like_a_variable_stays() -> None:
     text = "SELECT '$A {B} $.a ${} ${a b}'"
-    assert variables_in(text) == frozenset()
+    assert missing_in(text, {}) == ()
     assert substitute(text, {}) == text
 
 
