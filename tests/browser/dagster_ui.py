@@ -170,10 +170,8 @@ def driven(folder: Path) -> Iterator[WebDriver]:
 
 
 @contextmanager
-def webserver(
-    folder: Path, home: Path, environ: dict[str, str], *, module: str = "definitions"
-) -> Iterator[DagsterUi]:
-    """Serve a module, by default the repository's, on the instance in ``home``."""
+def served(folder: Path, home: Path, environ: dict[str, str], *, module: str) -> Iterator[str]:
+    """The URL of a webserver that serves a module on the instance in ``home``."""
     (port,) = free_ports(1)
     program = str(Path(sys.executable).with_name("dagster-webserver"))
     command = [program, "-m", module, "-h", "127.0.0.1", "-p", str(port)]
@@ -185,8 +183,16 @@ def webserver(
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.3)
-        with driven(folder) as driver:
-            yield DagsterUi(url, driver)
+        yield url
+
+
+@contextmanager
+def webserver(
+    folder: Path, home: Path, environ: dict[str, str], *, module: str = "definitions"
+) -> Iterator[DagsterUi]:
+    """Serve a module, by default the repository's, and look at it in a browser."""
+    with served(folder, home, environ, module=module) as url, driven(folder) as driver:
+        yield DagsterUi(url, driver)
 
 
 def _answers(url: str) -> bool:
