@@ -14,14 +14,6 @@ from lakehouse_dagster.maintenance.spec import MaintenancePolicy, OrphanSpec, Ta
 from lakehouse_dagster.streaming.runtime import Clock, utc_now
 from tests.soak.lake import WRITERS, Place
 
-_ALLOWED = MaintenancePolicy(
-    TablePolicy(
-        compact=None, expire=None, changelogs=None, manifests=None,
-        orphans=OrphanSpec(every="1ms", older_than="1d"),
-    )
-)  # fmt: skip
-"""A person looked at what was found, and says that so much may go."""
-
 
 def a_day_later(place: Place) -> list[str]:
     """Search once more, remove a day later, and search again; what was not as it must be.
@@ -33,7 +25,7 @@ def a_day_later(place: Place) -> list[str]:
     junk = {table: _junk(place, table) for table in WRITERS}
     if not all(junk.values()):
         found.append(f"junk does not lie everywhere: {junk}")
-    listed = _done(place, utc_now, ActionKind.FIND_ORPHANS)
+    listed = _done(place, utc_now, ActionKind.FIND_ORPHANS, most_files=1)
     if listed != junk:
         found.append(f"searches list {listed} files; junk is {junk}")
     _done(place, lambda: utc_now() + timedelta(hours=25), ActionKind.REMOVE_ORPHANS)
@@ -46,10 +38,19 @@ def a_day_later(place: Place) -> list[str]:
     return found
 
 
-def _done(place: Place, now: Callable[[], datetime], kind: ActionKind) -> dict[str, int]:
-    """Do what is due of a kind on every table; how many files each says."""
+def _done(
+    place: Place, now: Callable[[], datetime], kind: ActionKind, *, most_files: int = 10_000
+) -> dict[str, int]:
+    """Do what is due of a kind on every table; how many files each says.
+
+    By default a person looked at what was found, and allows so much to be removed.
+    """
+    orphans = OrphanSpec(every="1ms", older_than="1d", most_files=most_files)
+    policy = MaintenancePolicy(
+        TablePolicy(compact=None, expire=None, changelogs=None, manifests=None, orphans=orphans)
+    )
     keeper = Keeper(replace(place.runtime(), clock=Clock(now=now)))
-    outcome = maintain(keeper, _ALLOWED, WRITERS, holder="soak", kinds=frozenset({kind}))
+    outcome = maintain(keeper, policy, WRITERS, holder="soak", kinds=frozenset({kind}))
     assert not outcome.failures, outcome.failures
     assert all(record.error is None for record in outcome.done), outcome.done
     return {r.table_name: json.loads(r.after or "{}")["orphan_files"] for r in outcome.done}
