@@ -24,7 +24,7 @@ from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
 from tests.browser.dagster_ui import INSTANCE, ROOT, served
 from tests.maintenance.cases import T, small_files
 from tests.maintenance.tables import Tables
-from tests.support.faults import HeldFile, is_down_to_one_task
+from tests.support.faults import HeldFile, is_cancelled_for_good
 from tests.support.fixtures import lab
 from tests.support.laboratory import Laboratory, until
 
@@ -134,7 +134,7 @@ class Shop:
     def ends_its_job(self, file: HeldFile, record: ActionRecord) -> None:
         """Let the file go when the Flink job is cancelled so far that it commits nothing more."""
         rest_url = self.tables.lab.rest_url
-        until(lambda: is_down_to_one_task(rest_url, str(record.flink_job_id)), "its cancelling")
+        until(lambda: is_cancelled_for_good(rest_url, str(record.flink_job_id)), "its cancelling")
         file.let_go()
 
         def is_cancelled() -> bool:

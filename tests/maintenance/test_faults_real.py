@@ -34,7 +34,7 @@ from tests.support.faults import (
     Fault,
     FaultyProxy,
     HeldFile,
-    is_down_to_one_task,
+    is_cancelled_for_good,
 )
 from tests.support.fixtures import gateway_proxy, lab
 from tests.support.laboratory import IMPATIENT, Laboratory, until
@@ -129,7 +129,7 @@ def test_a_cancelled_run_cancels_its_flink_job_and_the_next_one_goes_on(
 
     def while_it_is_cancelled(seconds: float) -> None:
         (record,) = tables.keeper.actions.running()
-        if is_down_to_one_task(tables.lab.rest_url, str(record.flink_job_id)):
+        if is_cancelled_for_good(tables.lab.rest_url, str(record.flink_job_id)):
             file.let_go()
         time.sleep(seconds)
 

@@ -303,15 +303,30 @@ class HeldFile:
             os.close(descriptor)
 
 
-def is_down_to_one_task(rest_url: str, job_id: str) -> bool:
-    """Whether a Flink job is being cancelled, and all its tasks have ended but one.
+def is_cancelled_for_good(rest_url: str, job_id: str) -> bool:
+    """Whether all tasks of a Flink job that still live know that it is cancelled.
 
-    If that one stands still, nobody is left who could commit what it writes.
+    Then nothing of it is committed any more, though a task may stand still before it ends. The
+    JobManager cannot tell what its tasks know; a task that knows has a thread that interrupts it
+    (Flink's ``Task.TaskInterrupter``).
     """
-    with urllib.request.urlopen(f"{rest_url}/jobs/{job_id}", timeout=10) as answer:
-        job = json.load(answer)
-    left = [v["name"] for v in job["vertices"] if v["status"] not in ("FINISHED", "CANCELED")]
-    return job["state"] == "CANCELLING" and len(left) == 1 < len(job["vertices"])
+
+    def ask(path: str) -> Any:
+        with urllib.request.urlopen(f"{rest_url}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    job = ask(f"/jobs/{job_id}")
+    if job["state"] != "CANCELLING":
+        return bool(job["state"] == "CANCELED")
+    ended = ("FINISHED", "CANCELED")
+    left = [vertex["name"] for vertex in job["vertices"] if vertex["status"] not in ended]
+    threads = [
+        thread["threadName"]
+        for task_manager in ask("/taskmanagers")["taskmanagers"]
+        for thread in ask(f"/taskmanagers/{task_manager['id']}/thread-dump")["threadInfos"]
+    ]
+    told = [name for name in threads if name.startswith("Canceler/Interrupts for")]
+    return all(any(task in name for name in told) for task in left)
 
 
 def kill(stack: LocalStack, service: Service) -> None:
