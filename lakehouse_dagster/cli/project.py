@@ -82,19 +82,36 @@ def _naming(module: str) -> Iterator[None]:
     """Turn what a project's own code raises into one sentence that names the place."""
     try:
         yield
-    except LakehouseError:
-        raise  # such as a script that cannot be read: says by itself what and where
-    except Exception as error:  # the code is the user's: it may raise anything
+    except Exception as raised:  # the code is the user's: it may raise anything
+        error = _reason(raised)
+        if isinstance(error, LakehouseError):
+            raise error from None  # such as a setting of defs.yaml: says by itself what and where
         absent = error.name if isinstance(error, ModuleNotFoundError) else None
         if absent is not None and f"{module}.".startswith(f"{absent}."):
             raise ConfigurationError(
                 f"There is no Python module {module!r} here ({Path.cwd()}).",
                 remedy="Go to the project's folder, or name the module with -m.",
-            ) from error
+            ) from raised
         raise ConfigurationError(
             f"The module {module!r} cannot be loaded: {type(error).__name__}: {error} "
             f"({_place(error)})."
-        ) from error
+        ) from raised
+
+
+def _reason(raised: Exception) -> Exception:
+    """What a person must know of an error: what we say of it, else what Dagster wrapped up."""
+    chain = [raised]
+    while (inner := _behind(chain[-1])) is not None and inner not in chain:
+        chain.append(inner)
+    ours = [error for error in chain if isinstance(error, LakehouseError)]
+    others = [error for error in chain if not type(error).__module__.startswith("dagster")]
+    return next(iter((*ours, *others)), chain[-1])
+
+
+def _behind(error: Exception) -> Exception | None:
+    """What an error was raised from, or while it was dealt with."""
+    inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return inner if isinstance(inner, Exception) else None
 
 
 def _place(error: Exception) -> str:

@@ -14,6 +14,17 @@ from tests.streaming.making import write_scripts
 
 __all__ = ["project"]
 
+COMPONENT = """\
+type: lakehouse_dagster.LakehouseComponent
+attributes:
+  catalog: {{warehouse: /nowhere}}
+  scripts: '*.sql'
+  flink: {{rest_url: http://127.0.0.1:9, sql_gateway_url: http://127.0.0.1:9}}
+  maintenance:
+    default:
+      {setting}
+"""
+
 
 @pytest.mark.parametrize(
     ("toml", "modules"),
@@ -99,7 +110,8 @@ def test_the_lakehouse_is_found_in_a_dg_project_with_lazy_definitions(project: P
     assert sorted(load_project(None).runtime.jobs) == ["orders", "sales"]
 
 
-def test_the_lakehouse_of_a_component_is_found(project: Project) -> None:
+def of_components(project: Project) -> None:
+    """A project of ``dg`` whose module ``own`` loads what lies in its folder ``defs``."""
     project.write("pyproject.toml", '[tool.dg.project]\nroot_module = "own"')
     project.write("own/__init__.py", "")
     project.write(
@@ -107,6 +119,10 @@ def test_the_lakehouse_of_a_component_is_found(project: Project) -> None:
         "from pathlib import Path\nimport dagster as dg\n\n\n@dg.definitions\ndef defs():\n"
         "    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)\n",
     )
+
+
+def test_the_lakehouse_of_a_component_is_found(project: Project) -> None:
+    of_components(project)
     project.write(
         "own/defs/lake/defs.yaml",
         "type: lakehouse_dagster.LakehouseComponent\nattributes:\n  name: yaml\n"
@@ -217,3 +233,27 @@ def test_warnings_about_scripts_do_not_get_into_the_output(project: Project) -> 
     assert said.code == 0
     assert said.out.startswith("would start odd, ")
     assert "sql/odd.sql:2:" in said.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        (
+            "compact: {level0_files: 0}",
+            "defs.yaml:8: attributes.maintenance.default.compact.level0_files: ",
+        ),
+        ("compcat: {}", "There is no setting compcat here. Did you mean compact?"),
+        ("compact: [", "expected the node content, but found '<stream end>'"),
+    ],
+)
+def test_a_mistake_in_yaml_is_told_as_dagster_tells_it_without_what_dagster_puts_around_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch, setting: str, error: str
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    of_components(project)
+    project.write("own/defs/lake/defs.yaml", COMPONENT.format(setting=setting))
+    said = project.run("status")
+    assert said.code == 1
+    assert error in said.err
+    assert "defs.yaml" in said.err
+    assert "ComponentTreeException" not in said.err
