@@ -26,7 +26,7 @@ from lakehouse_dagster.maintenance.case import partition_in_words
 from lakehouse_dagster.maintenance.flink_calls import FlinkWork, gateway_session, run_job
 from lakehouse_dagster.maintenance.held import HeldTables, Keeper
 from lakehouse_dagster.maintenance.paused import Paused, paused, without_interruption
-from lakehouse_dagster.maintenance.perform import figures_of, settle
+from lakehouse_dagster.maintenance.perform import settle
 from lakehouse_dagster.maintenance.row_counts import row_counts
 from lakehouse_dagster.paimon.file_facts import (
     DYNAMIC_BUCKETS,
@@ -247,7 +247,7 @@ class _Rescaling:
         self.rewritten.append(partition)
 
     def _took_effect(self, job_id: str) -> bool:
-        """Whether the job has committed though we were not told; if that is not known, none resumes.
+        """Whether the job has committed, though we were not told; if nobody knows, none resumes.
 
         A job of ours that goes on rewriting must not meet the writers. What the cluster says of it
         is not enough: one that was cancelled, or forgotten, may have committed right before.
@@ -339,7 +339,7 @@ class _Rescaling:
             reason=f"Asked for {self.buckets} buckets instead of {self.facts.total_buckets}.",
             details=json.dumps({"buckets": self.buckets}),
             holder=self.held.holder,
-            before=json.dumps(figures_of(self.facts)),
+            before=json.dumps(self.facts.figures),
         )
         self.record_id = record.id
 
@@ -356,5 +356,5 @@ class _Rescaling:
         }
         if state is ActionState.DONE:
             facts = self.held.keeper.facts(self.facts.table)
-            changes["after"] = json.dumps(figures_of(facts))
+            changes["after"] = json.dumps(facts.figures)
         self._note(changes)
