@@ -1,4 +1,4 @@
-"""What every command shares: errors on stderr, JSON on stdout."""
+"""What every command shares: errors on stderr, JSON and tables on stdout."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakehouse_dagster.errors import LakehouseError
+from lakehouse_dagster.sql.model import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_NEVER_WRAP = 10_000
+_GAP = 2
+_ROOM_FOR_TEXT = 40
+"""With less, a text beside a table's other columns is hard to read."""
 
 
 def reports_errors(function: F) -> F:
@@ -36,6 +46,63 @@ def reports_errors(function: F) -> F:
 def print_json(value: Any) -> None:
     """One JSON document on stdout: times as ISO 8601, bytes as base64, decimals as text."""
     click.echo(json.dumps(_finite(value), default=_as_text, allow_nan=False))
+
+
+def stdout_console() -> Console:
+    """Where people look; what is read by another program is not broken into lines."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_NEVER_WRAP)
+
+
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str | Text]], *, show_empty: bool = True
+) -> None:
+    """One line a row; nothing in it is ever cut, however narrow the terminal is.
+
+    Args:
+        headers: of the columns. One without a header, if it is the last, is free text: it stands
+            beside the others where there is room for it, else below its row.
+        rows: their cells, one for each header.
+        show_empty: whether there is a column for what no row has anything of.
+    """
+    from rich.text import Text
+
+    console = stdout_console()
+    table = [[_one_line(cell) for cell in row] for row in rows]
+    texts = [row.pop() for row in table] if headers[-1] == "" else []
+    named = range(len(headers) - bool(texts))
+    full = show_empty or not table
+    shown = [n for n in named if full or any(row[n].plain for row in table)]
+    lines = [[_one_line(Text(headers[n], style="bold")) for n in shown]]
+    lines += [[row[n] for n in shown] for row in table]
+    widths = [max(line[n].cell_len for line in lines) for n in range(len(shown))]
+    room = console.width - sum(widths) - _GAP * len(widths)
+    beside = room >= min(_ROOM_FOR_TEXT, max((text.cell_len for text in texts), default=0))
+    for cells, text in zip(lines, [Text(), *(texts or [Text()] * len(table))], strict=True):
+        line = Text()
+        for cell, width in zip(cells, widths, strict=True):
+            line.append_text(cell).append(" " * (width - cell.cell_len + _GAP))
+        told = list(text.wrap(console, room)) if beside else []
+        _print(console, line.append_text(told[0]) if told else line)
+        for rest in told[1:]:
+            _print(console, Text(" " * (console.width - room)).append_text(rest))
+        if text and not beside:
+            _print(console, Text("    ").append_text(text))
+
+
+def _one_line(cell: str | Text) -> Text:
+    """Names come from outside, and may hold anything."""
+    from rich.text import Text
+
+    text = cell if isinstance(cell, Text) else Text(cell)
+    return Text(printable(text.plain), style=text.style)
+
+
+def _print(console: Console, line: Text) -> None:
+    line.rstrip()
+    console.print(line, soft_wrap=True)
 
 
 class _OnStderr(logging.Handler):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.output import print_json, reports_errors, stdout_console
 from lakehouse_dagster.sql.advice import advise
 from lakehouse_dagster.sql.catalog_names import paimon_catalogs
 from lakehouse_dagster.sql.model import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 _PLAIN_NAME = re.compile(r"[\w$-]+")
-_NEVER_WRAP = 10_000
 _PROGRESS_SECONDS = 5.0
 _MOST_OF_A_KIND = 100
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
@@ -266,12 +265,9 @@ def _reads(job: JobDefinition | Flow) -> list[str]:
 
 
 def _show(project: Project, problems: Sequence[Problem]) -> None:
-    from rich.console import Console
     from rich.tree import Tree
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_NEVER_WRAP)
+    console = stdout_console()
     jobs = _by_path(project.jobs)
     said = _by_path(problems)
     scripts = {script.path: script for script in project.scripts}

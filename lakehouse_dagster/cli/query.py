@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.output import print_json, print_table, reports_errors
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.errors import ConfigurationError, SnapshotNotFoundError
 from lakehouse_dagster.flink import StatementResult, create_catalog, use_catalog
@@ -142,14 +142,8 @@ def _as_csv(result: StatementResult) -> None:
 
 
 def _as_table(result: StatementResult) -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    view = Table(*(Column(Text(name)) for name in result.columns), box=None)
-    for row in result.rows:
-        view.add_row(*(Text("NULL" if v is None else str(v)) for v in row))
-    Console().print(view)
+    rows = [["NULL" if value is None else str(value) for value in row] for row in result.rows]
+    print_table(result.columns, rows)
 
 
 def _as_arrow(result: StatementResult, output: str) -> None:

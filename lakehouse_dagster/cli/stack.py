@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.output import print_json, print_table, reports_errors
 from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.local.engines import DEFAULT_ENGINE, engine_named
 
@@ -178,17 +178,14 @@ def _show(found: StackStatus, as_json: bool) -> None:
         }
         print_json(document)
         return
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    table = Table("process", "pid", "state", "memory", box=None)
+    rows = []
     for process in found.processes:
         style, word = ("green", "running") if process.running else ("red", "not running")
         memory = f"{process.resident_bytes / MIB:.0f} MiB" if process.resident_bytes else ""
-        table.add_row(process.name, str(process.pid or ""), Text(word, style=style), memory)
-    console.print(table)
+        rows.append((process.name, str(process.pid or ""), Text(word, style=style), memory))
+    print_table(("process", "pid", "state", "memory"), rows)
     for name, value in (
         ("engine", found.engine),
         ("Flink", found.rest_url),
@@ -196,5 +193,4 @@ def _show(found: StackStatus, as_json: bool) -> None:
         ("warehouse", str(found.warehouse)),
     ):
         if value:
-            # Not through rich's wrapping: people copy these.
             click.echo(f"{name}: {value}")

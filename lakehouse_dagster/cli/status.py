@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakehouse_dagster.cli.output import print_json, reports_errors
+from lakehouse_dagster.cli.output import print_json, print_table, reports_errors, stdout_console
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.lakehouse import LoadedLakehouse
@@ -66,24 +66,30 @@ def _files(lake: LoadedLakehouse, as_json: bool) -> None:
 
 
 def _show_files(tables: Sequence[TableFiles]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    headers = ("table", "files", "bytes", "level 0", "small", "snapshots", "oldest", "tags")
-    view = Table(*headers, "branches", "consumers", "due", "", box=None)
-    for table in tables:
-        numbers = (table.files, table.bytes, table.level0_files, table.small_files, table.snapshots)
-        kept = (table.tags, table.branches, table.consumers)
-        view.add_row(
-            Text(table.name),
-            *(_number(number) for number in numbers),
+    headers = ("table", "files", "bytes", "level 0", "small", "snapshots", "oldest")
+    rows = [
+        (
+            table.name,
+            _number(table.files),
+            _number(table.bytes),
+            _number(table.level0_files),
+            _number(table.small_files),
+            _number(table.snapshots),
             _ago(table.oldest_snapshot_age_seconds),
-            *(_number(number) for number in kept),
-            Text(", ".join(table.due)),
-            Text(" ".join([*table.held_back, *table.advice, table.problem or ""]).strip()),
+            _number(table.tags or None),
+            _number(table.branches or None),
+            _number(table.consumers or None),
+            _due(table),
         )
-    Console().print(view)
+        for table in tables
+    ]
+    print_table((*headers, "tags", "branches", "consumers", ""), rows, show_empty=False)
+
+
+def _due(table: TableFiles) -> str:
+    """What is to be done to it, what is not done and why, and what a person could do."""
+    due = [f"{', '.join(table.due)} due."] if table.due else []
+    return " ".join([*due, *table.held_back, *table.advice, table.problem or ""]).strip()
 
 
 def _number(value: int | None) -> str:
@@ -108,37 +114,43 @@ def at_a_glance(runtime: Runtime) -> Runtime:
 
 
 def _show(jobs: tuple[JobStatus, ...], tables: tuple[TableStatus, ...]) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console()
     unreachable = {job.reason for job in jobs if job.observed == "UNREACHABLE"}
     for reason in sorted(unreachable):  # once, not at every job
-        console.print(Text(f"{reason} Nothing is started meanwhile.\n", style="red"))
-    view = Table("job", "desired", "observed", "no.", "restarts", "checkpoint", "why", box=None)
-    for job in jobs:
-        view.add_row(
-            Text(job.name),
-            job.desired,
-            Text(job.observed, style=_COLOURS.get(job.observed, "")),
-            str(job.incarnation or ""),
-            str(job.restarts),
-            _ago(job.last_checkpoint_age_seconds),
-            Text(_why(job)),
-        )
-    console.print(view)
-    console.print()
-    view = Table("table", "snapshot", "committed", "watermark lag", "", box=None)
-    for table in tables:
-        view.add_row(
-            Text(table.name),
-            str(table.snapshot or ""),
-            _ago(table.age_seconds),
-            "" if table.watermark_lag_seconds is None else in_words(table.watermark_lag_seconds),
-            Text(table.problem or ""),
-        )
-    console.print(view)
+        stdout_console().print(Text(f"{reason} Nothing is started meanwhile.\n", style="red"))
+    print_table(
+        ("job", "desired", "observed", "no.", "restarts", "checkpoint", ""),
+        [
+            (
+                job.name,
+                job.desired,
+                Text(job.observed, style=_COLOURS.get(job.observed, "")),
+                str(job.incarnation or ""),
+                str(job.restarts),
+                _ago(job.last_checkpoint_age_seconds),
+                _why(job),
+            )
+            for job in jobs
+        ],
+    )
+    click.echo()
+    print_table(
+        ("table", "snapshot", "committed", "watermark lag", ""),
+        [
+            (
+                table.name,
+                str(table.snapshot or ""),
+                _ago(table.age_seconds),
+                ""
+                if table.watermark_lag_seconds is None
+                else in_words(table.watermark_lag_seconds),
+                table.problem or "",
+            )
+            for table in tables
+        ],
+        show_empty=False,
+    )
 
 
 def _why(job: JobStatus) -> str:
