@@ -106,11 +106,10 @@ def _existing(lake: LoadedLakehouse, tables: Sequence[str]) -> tuple[str, ...]:
 
 
 def _say(outcome: Maintained, dry_run: bool) -> None:
-    from lakehouse_dagster.maintenance.events import in_words
+    from lakehouse_dagster.maintenance.events import line
 
     for record in outcome.done:
-        ended = "" if record.state.value == "done" else f" {record.state.value}:"
-        click.echo(f"{record.table_name}: {record.kind}:{ended} {in_words(record)}")
+        click.echo(line(record))
     later = {(p.action.table, p.action.kind): p.reason for p in outcome.postponed}
     for decision in outcome.decisions:
         for action in decision.actions:

@@ -11,7 +11,7 @@ from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.maintenance.actions import ActionKind, describe
 from lakehouse_dagster.maintenance.budget import COMPACTIONS
 from lakehouse_dagster.maintenance.checks import maintenance_checks
-from lakehouse_dagster.maintenance.events import in_words, observation
+from lakehouse_dagster.maintenance.events import in_words, line, observation
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.sensor import maintenance_sensor
 from lakehouse_dagster.maintenance.spec import (
@@ -97,7 +97,10 @@ def maintenance(
 
 
 def figures_of_tables(keeper: Keeper) -> Figures:
-    """For progress events: files and bytes of the tables that moved, as far as time allows."""
+    """For progress events: the figures of the tables that moved, as far as time allows.
+
+    Not how many partitions there are: what an event calls ``partitions`` are those that changed.
+    """
 
     def figures(tables: Sequence[str]) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
@@ -108,7 +111,7 @@ def figures_of_tables(keeper: Keeper) -> Figures:
             except LakehouseError:
                 continue  # the event itself says what is wrong with it
             if facts.problem is None:
-                found[table] = {"files": facts.files, "bytes": facts.size_bytes}
+                found[table] = {n: v for n, v in facts.figures.items() if n != "partitions"}
             if over():
                 break
         return found
@@ -241,7 +244,7 @@ class _Jobs:
 
 def _summary(context: dg.OpExecutionContext, done: "Maintained") -> None:
     for record in done.done:
-        context.log.info("%s: %s: %s", record.table_name, record.kind, in_words(record))
+        context.log.info("%s", line(record))
     for postponed in done.postponed:
         context.log.info("Later: %s %s", describe(postponed.action), postponed.reason)
     for decision in done.decisions[:_SAID_OF_TABLES]:

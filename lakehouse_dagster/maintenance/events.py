@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse_dagster.maintenance.actions import ActionKind
 from lakehouse_dagster.maintenance.case import partition_in_words, some
 
 if TYPE_CHECKING:
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
 
 _SHOWN = ("files", "bytes", "small_files", "level0_files", "partitions", "snapshots", "changelogs")
 _ALWAYS = ("files", "bytes", "snapshots")
+_COMPACTIONS = (ActionKind.COMPACT.value, ActionKind.COMPACT_FULL.value)
+_OF_FILES = ("files", "bytes", "small_files", "level0_files")
+_LESSENED_BY = {
+    **dict.fromkeys(_COMPACTIONS, _OF_FILES),
+    ActionKind.EXPIRE_TAGS.value: ("tags",),
+    ActionKind.EXPIRE_PARTITIONS.value: ("partitions", *_OF_FILES),
+    ActionKind.EXPIRE_SNAPSHOTS.value: ("snapshots",),
+    ActionKind.EXPIRE_CHANGELOGS.value: ("changelogs",),
+    ActionKind.COMPACT_MANIFESTS.value: ("manifests",),
+    ActionKind.FIND_ORPHANS.value: (),
+    ActionKind.REMOVE_ORPHANS.value: (),
+}
+"""What an action of a kind makes less. Whatever else changed meanwhile, writers changed."""
 
 
 def observation(key: dg.AssetKey, record: ActionRecord) -> dg.AssetObservation:
@@ -55,15 +69,24 @@ def action_metadata(record: ActionRecord) -> dict[str, Any]:
     return {**metadata, **_details(record)}
 
 
+def line(record: ActionRecord) -> str:
+    """An action in one line: on which table, how it ended, and what it changed."""
+    state = record.state.value
+    return f"{record.table_name}: {record.kind}: {state}: {in_words(record)}"
+
+
 def in_words(record: ActionRecord) -> str:
-    """What changed: ``files 40 to 2, bytes 1000 to 900``; what stayed as it was is left out."""
+    """What the action changed: ``files 40 to 2, bytes 1000 to 900``; what stayed is left out.
+
+    Writers go on meanwhile: only what an action of its kind can change is told as its doing.
+    """
     before, after = _figures(record.before), _figures(record.after)
     if not after:
         return "not known"
     told = [
         f"{name} {before[name]} to {value}"
         for name, value in after.items()
-        if before.get(name, value) != value
+        if _is_its_doing(record, name, value - before.get(name, value))
     ]
     told += [
         f"{name.replace('_', ' ')} {value}"
@@ -71,6 +94,16 @@ def in_words(record: ActionRecord) -> str:
         if name.startswith("orphan_")
     ]
     return ", ".join(told) or "nothing"
+
+
+def _is_its_doing(record: ActionRecord, name: str, change: int) -> bool:
+    lessened = _LESSENED_BY.get(record.kind)
+    if lessened is None:
+        return change != 0  # nobody else writes while a table is rescaled
+    if record.kind in _COMPACTIONS and record.state.value != "done":
+        # One Flink job commits all or nothing; of several, those before the last may have done.
+        return name in lessened and change < 0 and json.loads(record.details).get("calls", 1) > 1
+    return name in lessened and change < 0
 
 
 def _figures(text: str | None) -> dict[str, int]:

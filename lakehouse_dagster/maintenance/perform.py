@@ -339,7 +339,7 @@ def _begin(held: HeldTables, action: Action, before: TableFacts, calls: int) -> 
         reason=action.reason,
         details=json.dumps(details),
         holder=held.holder,
-        before=json.dumps(figures_of(before)),
+        before=json.dumps(before.figures),
     )
 
 
@@ -356,24 +356,10 @@ def _figures_now(
 ) -> str | None:
     """The table's figures as they go on record; None where they cannot be read."""
     try:
-        return json.dumps({**figures_of(held.keeper.facts(table)), **besides})
+        facts = held.keeper.facts(table)
     except LakehouseError:
         return None
-
-
-def figures_of(facts: TableFacts) -> dict[str, int]:
-    """What an action is to change, as it is on record before and after."""
-    return {
-        "files": facts.files,
-        "bytes": facts.size_bytes,
-        "small_files": facts.small_files,
-        "level0_files": facts.level0_files,
-        "partitions": len({bucket.partition for bucket in facts.buckets}),
-        "snapshots": facts.snapshot_count,
-        "changelogs": facts.changelog_count,
-        "tags": len(facts.tags),
-        "manifests": facts.manifest_files,
-    }
+    return None if facts.problem is not None else json.dumps({**facts.figures, **besides})
 
 
 def _job_id(record_id: str, number: int, attempt: int) -> str:

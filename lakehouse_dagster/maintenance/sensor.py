@@ -120,10 +120,11 @@ def maintenance_sensor(
         in_order = [*tables[position:], *tables[:position]]
         seen = dict(survey(keeper, policy, in_order, seconds=LOOK_SECONDS))
         launchpads = Launchpads.of_tick(context, keeper.runtime.lakehouse)
-        evaluations, told = _news_of_checks(
-            keeper, policy, graph, seen, cursor.told, now, launchpads
-        )
-        asking = _asking(keeper, policy, seen, cursor.asked, _under_way(context.instance, job))
+        latest = keeper.actions.latest()
+        news = _News(keeper, policy, graph, now, launchpads)
+        evaluations, told = news.of_checks(seen, cursor.told, latest)
+        under_way = _under_way(context.instance, job)
+        asking = _asking(keeper, policy, seen, cursor.asked, latest, under_way)
         said = _summary(seen, asking, len(tables))
         context.log.info("%s", said)
         stored = MaintenanceCursor(
@@ -157,11 +158,12 @@ def _asking(
     policy: MaintenancePolicy,
     seen: Seen,
     asked: Mapping[str, Asked],
+    latest: "Mapping[str, Latest]",
     under_way: frozenset[str] | None,
 ) -> Asking:
     from lakehouse_dagster.maintenance.survey import Looked
 
-    latest, now = keeper.actions.latest(), keeper.runtime.clock.now()
+    now = keeper.runtime.clock.now()
     decisions = [looked.decision for looked in seen.values() if isinstance(looked, Looked)]
     due = [decision for decision in decisions if decision.actions]
     reasons = {d.table: waits(d.table, asked, latest.get(d.table), under_way, now) for d in due}
@@ -228,26 +230,44 @@ def _summary(seen: Seen, asking: Asking, of_tables: int) -> str:
     return f"{text}; and {more} more." if more > 0 else f"{text}."
 
 
-def _news_of_checks(
-    keeper: Keeper,
-    policy: MaintenancePolicy,
-    graph: AssetGraph,
-    seen: Seen,
-    told: Mapping[str, tuple[str, datetime]],
-    now: datetime,
-    launchpads: Launchpads | None,
-) -> tuple[list[dg.AssetCheckEvaluation], dict[str, tuple[str, datetime]]]:
-    """The checks that changed, or were not told of for long: at most so many a tick."""
-    events: list[dg.AssetCheckEvaluation] = []
-    known = dict(told)
-    for table, looked in seen.items():
-        if looked is None or len(events) >= EVALUATIONS_PER_TICK:
-            continue
-        outcomes = evaluate(keeper, policy, table, looked)
-        signs = "".join("p" if outcome.passed else "f" for outcome in outcomes.values())
-        before, at = known.get(table, ("", now))
-        if not signs or (signs == before and now - at < TOLD_AGAIN_AFTER):
-            continue
-        known[table] = (signs, now.replace(microsecond=0))
-        events += [evaluation(graph, table, n, o, launchpads) for n, o in outcomes.items()]
-    return events, known
+@dataclass(frozen=True)
+class _News:
+    keeper: Keeper
+    policy: MaintenancePolicy
+    graph: AssetGraph
+    now: datetime
+    launchpads: Launchpads | None
+
+    def of_checks(
+        self,
+        seen: Seen,
+        told: Mapping[str, tuple[str, datetime]],
+        latest: "Mapping[str, Latest]",
+    ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, tuple[str, datetime]]]:
+        """The checks that changed, were not told of for long, or speak of what an action changed.
+
+        At most so many a tick.
+        """
+        events: list[dg.AssetCheckEvaluation] = []
+        known = dict(told)
+        for table, looked in seen.items():
+            if looked is None or len(events) >= EVALUATIONS_PER_TICK:
+                continue
+            outcomes = evaluate(self.keeper, self.policy, table, looked)
+            signs = "".join("p" if outcome.passed else "f" for outcome in outcomes.values())
+            if not signs or not self._is_news(signs, known.get(table), latest.get(table)):
+                continue
+            known[table] = (signs, self.now.replace(microsecond=0))
+            events += [
+                evaluation(self.graph, table, name, outcome, self.launchpads)
+                for name, outcome in outcomes.items()
+            ]
+        return events, known
+
+    def _is_news(
+        self, signs: str, told: tuple[str, datetime] | None, latest: "Latest | None"
+    ) -> bool:
+        if told is None or told[0] != signs or self.now - told[1] >= TOLD_AGAIN_AFTER:
+            return True
+        ended = latest.ended_at if latest is not None else None
+        return ended is not None and ended > told[1]

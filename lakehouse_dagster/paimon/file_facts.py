@@ -161,6 +161,25 @@ class TableFacts:
         return sum(bucket.level0_files for bucket in self.buckets)
 
     @property
+    def figures(self) -> dict[str, int]:
+        """What an action or a writer may change, by the names that Dagster and the JSON show.
+
+        ``level0_files`` only where files have levels, which is in tables with a key.
+        """
+        keyed = {} if self.kind is TableKind.APPEND else {"level0_files": self.level0_files}
+        return {
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "small_files": self.small_files,
+            **keyed,
+            "partitions": len({bucket.partition for bucket in self.buckets}),
+            "snapshots": self.snapshot_count,
+            "changelogs": self.changelog_count,
+            "tags": len(self.tags),
+            "manifests": self.manifest_files,
+        }
+
+    @property
     def unprotected_branches(self) -> Mapping[str, int]:
         """Branches whose tag was deleted, with the snapshot that they were made from.
 

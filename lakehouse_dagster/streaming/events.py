@@ -30,7 +30,7 @@ def progress_metadata(event: ProgressEvent, now: datetime) -> dict[str, Any]:
     """The numbers and texts of one progress event; numbers plot on the asset's page."""
     metadata: dict[str, Any] = {
         "snapshot": event.last_snapshot,
-        "snapshots": f"{event.first_snapshot} to {event.last_snapshot}",
+        "snapshot_range": f"{event.first_snapshot} to {event.last_snapshot}",
         "commits": ", ".join(f"{n} {kind}" for kind, n in sorted(event.commits_by_kind.items())),
         "committed_at": dg.MetadataValue.timestamp(event.committed_at),
         "rows_written": event.rows_written,

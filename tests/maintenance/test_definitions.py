@@ -144,6 +144,28 @@ def test_loading_definitions_with_a_policy_imports_nothing_heavy(tmp_path: Path)
     assert json.loads(said.stdout) == []
 
 
+def test_progress_events_carry_the_figures_of_the_table(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, MaintenancePolicy())
+    looked.write("ods.a", 4)
+    sensor = looked.repository.get_sensor_def("lake_progress")
+    context = dg.build_sensor_context(looked.instance, repository_def=looked.repository)
+    (event,) = sensor.evaluate_tick(context).asset_events
+    figures = {name: value.value for name, value in event.metadata.items()}
+    assert figures["bytes"] > 0
+    assert {name: figures[name] for name in ("files", "small_files", "level0_files")} == {
+        "files": 4,
+        "small_files": 4,
+        "level0_files": 4,
+    }
+    assert {name: figures[name] for name in ("snapshots", "changelogs", "tags", "manifests")} == {
+        "snapshots": 4,
+        "changelogs": 0,
+        "tags": 0,
+        "manifests": 4,
+    }
+    assert figures["snapshot_range"] == "1 to 4"
+
+
 def test_tables_that_do_not_exist_yet_are_due_for_nothing(tmp_path: Path) -> None:
     result = Looked(tmp_path, MaintenancePolicy()).tick()
     assert result.skip_message == "2 of 2 tables looked at, 0 due."
@@ -229,6 +251,23 @@ def test_the_checks_say_what_is_wrong_once_and_again_after_an_hour(tmp_path: Pat
     passed, text = checks(looked.tick(hours=2))["ods/a:expiry_lag"]
     assert not passed
     assert "over its time." in text
+
+
+def test_the_checks_of_a_table_are_told_again_after_an_action_on_it(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, MaintenancePolicy(EXPIRES))
+    writer = looked.write("ods.a", 4)
+    assert checks(looked.tick(minutes=5))["ods/a:expiry_lag"][1].startswith("4 snapshots")
+    actions = looked.lake.keeper.actions
+    record = actions.begin(
+        "ods.a", "snapshot expiry", reason="", details="{}", holder="a test", before=None
+    )
+    for number in (1, 2):
+        (writer.folder / "snapshot" / f"snapshot-{number}").unlink()
+    assert checks(looked.tick(minutes=1)) == {}
+    looked.now += timedelta(seconds=5)
+    actions.update(record.id, {"state": ActionState.DONE, "ended_at": looked.now})
+    assert checks(looked.tick(seconds=5))["ods/a:expiry_lag"] == (True, "2 snapshots.")
+    assert checks(looked.tick(minutes=1)) == {}
 
 
 def test_a_check_of_expiry_names_who_holds_back(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_progress_event_carries_version_and_numbers_that_plot() -> None:
     assert made.description == "Snapshots 4 to 9."
     assert values(dict(made.metadata)) == {
         "snapshot": 9,
-        "snapshots": "4 to 9",
+        "snapshot_range": "4 to 9",
         "commits": "4 APPEND, 2 COMPACT",
         "committed_at": ago(seconds=12).timestamp(),
         "rows_written": 120,

@@ -114,7 +114,7 @@ def told(instance: dg.DagsterInstance, table: str = TABLE) -> list[Told]:
         records = instance.fetch_materializations(key, limit=5000, ascending=True).records
         for event in (record.asset_materialization for record in records):
             assert event is not None
-            first, last = str(event.metadata["snapshots"].value).split(" to ")
+            first, last = str(event.metadata["snapshot_range"].value).split(" to ")
             version = (event.tags or {})["dagster/data_version"]
             found.append(Told(int(first), int(last), version))
     return found
