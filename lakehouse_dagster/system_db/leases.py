@@ -197,7 +197,7 @@ class Leases:
                 return
             except SystemDatabaseError as error:
                 # It may pass before the lease expires; if not, the next check says so.
-                _log.warning("The lease on %s could not be renewed: %s", lease.key, error)
+                _log.warning("The lease on %s could not be renewed: %s", _thing(lease.key), error)
 
     def _release_or_log(self, lease: Lease) -> None:
         """Release without hiding how the block ended: an unreleased lease expires by itself."""
@@ -206,7 +206,7 @@ class Leases:
         except SystemDatabaseError as error:
             _log.warning(
                 "The lease on %s could not be released, and ends by itself within %g s: %s",
-                lease.key,
+                _thing(lease.key),
                 lease.ttl_seconds,
                 error,
             )
@@ -240,12 +240,19 @@ def _lease(row: RowMapping) -> Lease:
     return Lease(row["key"], row["holder"], row["fencing"], row["expires_at"], row["ttl_seconds"])
 
 
+def _thing(key: str) -> str:
+    """What a lease is on, for people: ``the table ods.orders`` of ``table/lake/ods.orders``."""
+    kind, *_, name = key.split("/", 2)
+    return f"the {kind} {name}"
+
+
 def _held_error(key: str, row: RowMapping | None) -> LeaseHeldError:
     holder = row["holder"] if row else "someone"
-    until = f"{row['expires_at']:%Y-%m-%d %H:%M:%S} UTC" if row and row["expires_at"] else "now"
+    end = f"at {row['expires_at']:%Y-%m-%d %H:%M:%S} UTC" if row and row["expires_at"] else "now"
     return LeaseHeldError(
-        f"{holder} acts on {key} now and holds the lease until {until} unless it renews it.",
-        remedy="Wait for it to end, or cancel it, and try again.",
+        f"{holder} acts on {_thing(key)} now.",
+        remedy="Wait for it to end, or cancel it, and try again; should it have died, its lease "
+        f"ends {end}.",
     )
 
 
@@ -257,6 +264,6 @@ def _lost_error(lease: Lease, row: RowMapping | None) -> LeaseLostError:
     else:
         what = "was released"
     return LeaseLostError(
-        f"The lease of {lease.holder} on {lease.key} {what}; nothing more was changed.",
+        f"The lease of {lease.holder} on {_thing(lease.key)} {what}; nothing more was changed.",
         remedy="Look at the present state and start again.",
     )

@@ -33,8 +33,14 @@ def test_a_second_holder_is_told_who_holds_it_and_until_when(leases: Leases) -> 
     leases.acquire("job/orders", "run a", ttl_seconds=60)
     with pytest.raises(LeaseHeldError) as caught:
         leases.acquire("job/orders", "run b", ttl_seconds=60)
-    assert "run a acts on job/orders now" in str(caught.value)
-    assert "until 2026-01-02 03:05:05 UTC" in str(caught.value)
+    assert "run a acts on the job orders now." in str(caught.value)
+    assert "should it have died, its lease ends at 2026-01-02 03:05:05 UTC." in str(caught.value)
+
+
+def test_the_lakehouse_is_not_told_of_a_lease_to_people(leases: Leases) -> None:
+    leases.acquire("table/lake@3fd9fc1e/ods.events", "run a", ttl_seconds=60)
+    with pytest.raises(LeaseHeldError, match=r"run a acts on the table ods\.events now"):
+        leases.acquire("table/lake@3fd9fc1e/ods.events", "run b", ttl_seconds=60)
 
 
 def test_the_same_holder_does_not_get_a_second_lease(leases: Leases) -> None:
@@ -70,7 +76,7 @@ def test_an_expired_lease_is_lost_even_when_nobody_took_it(
     leases.check(lease)
     clock.move(0.1)
     for use in (leases.check, leases.renew):
-        with pytest.raises(LeaseLostError, match=r"run a on job/orders expired at 2026-01-02"):
+        with pytest.raises(LeaseLostError, match=r"run a on the job orders expired at 2026-01-02"):
             use(lease)
     assert leases.current("job/orders") is None
 
