@@ -70,9 +70,13 @@ def action_metadata(record: ActionRecord) -> dict[str, Any]:
 
 
 def line(record: ActionRecord) -> str:
-    """An action in one line: on which table, how it ended, and what it changed."""
+    """An action in one line: on which table, how it ended, what it changed, and at what price."""
     state = record.state.value
-    return f"{record.table_name}: {record.kind}: {state}: {in_words(record)}"
+    price = [f"{record.attempts} attempts"] if record.attempts > 1 else []
+    if record.writer_restarts:
+        price.append(f"{_times(record.writer_restarts)} a writer restarted meanwhile")
+    told = f"{in_words(record)} ({'; '.join(price)})" if price else in_words(record)
+    return f"{record.table_name}: {record.kind}: {state}: {told}"
 
 
 def in_words(record: ActionRecord) -> str:
@@ -94,6 +98,10 @@ def in_words(record: ActionRecord) -> str:
         if name.startswith("orphan_")
     ]
     return ", ".join(told) or "nothing"
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def _is_its_doing(record: ActionRecord, name: str, change: int) -> bool:

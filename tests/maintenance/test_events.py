@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -92,3 +93,17 @@ def test_a_compaction_that_was_not_done_is_credited_with_nothing(state: ActionSt
     # Of several Flink jobs, the first may have committed.
     several = line(record("full compaction", LESS, state, calls=2))
     assert several.startswith(said + "files 40 to 39")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "restarts", "price"),
+    [
+        (1, 0, ""),
+        (3, 0, " (3 attempts)"),
+        (1, 1, " (once a writer restarted meanwhile)"),
+        (2, 11, " (2 attempts; 11 times a writer restarted meanwhile)"),
+    ],
+)
+def test_what_an_action_cost_its_writers_is_told(attempts: int, restarts: int, price: str) -> None:
+    made = replace(record("compact", BEFORE), attempts=attempts, writer_restarts=restarts)
+    assert line(made) == f"ods.a: compact: done: nothing{price}"
