@@ -25,6 +25,7 @@ from lakehouse_dagster.flink import (
 from lakehouse_dagster.maintenance.held import HeldTables
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.session import close
+from lakehouse_dagster.streaming.submission import shows_up
 
 _POLL_SECONDS = 1.0
 _CONFLICT = ("conflict", "which is not previously added")
@@ -197,16 +198,9 @@ def _submit(
     except FlinkError as error:
         log.warning("%s: %s; looking for Flink job %s.", work.name, error.message, work.job_id)
         problem = error
-    if not isinstance(problem, SqlExecutionError):
-        close(session, log)  # what is still under way dies with it, or shows up at once
-    grace = runtime.clock.deadline(runtime.policy.seconds("late_submission_grace"))
-    while True:
-        passed = grace()
-        if job_manager.job(work.job_id) is not None:
-            return
-        if passed or isinstance(problem, SqlExecutionError):
-            break
-        runtime.clock.sleep(0.5)
+    # Also a refusal is checked: the gateway may have given up on a submission that arrived.
+    if shows_up(runtime, session, work.job_id, job_manager, patience_seconds=0):
+        return
     text = problem.root_cause if isinstance(problem, SqlExecutionError) else problem.message
     raise MaintenanceError(f"{work.name} was not begun: {text}") from problem
 

@@ -21,7 +21,7 @@ from lakehouse_dagster.streaming.marker import Marker
 from lakehouse_dagster.streaming.previous import now_on_cluster
 from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.running import explained, wait_until_running
-from lakehouse_dagster.streaming.runtime import HeldJob
+from lakehouse_dagster.streaming.runtime import HeldJob, Runtime
 from lakehouse_dagster.streaming.session import Prepared, close
 from lakehouse_dagster.system_db import (
     DesiredState,
@@ -133,30 +133,51 @@ def _look_for(
     job_manager: JobManager,
     error: FlinkError,
 ) -> None:
-    """Find a job whose submission got no answer; kill the submission if it does not show up."""
-    clock, policy = held.runtime.clock, held.runtime.policy
+    """Find a job whose submission got no answer; if it does not show up, that is the error."""
     refused = isinstance(error, SqlExecutionError)
-    wait = clock.deadline(0 if refused else policy.seconds("submission_timeout") / 4)
-    grace = None
-    while True:
-        if grace is None and wait():
-            session.delete()  # what is still under way dies with its session, or shows up at once
-            grace = clock.deadline(policy.seconds("late_submission_grace"))
-        passed = grace is not None and grace()
-        if job_manager.job(incarnation.flink_job_id) is not None:
-            return
-        if passed:
-            break
-        clock.sleep(0.5)
+    patience = 0 if refused else held.runtime.policy.seconds("submission_timeout") / 4
+    job_id = incarnation.flink_job_id
+    if shows_up(held.runtime, session, job_id, job_manager, patience_seconds=patience):
+        return
     if isinstance(error, SqlExecutionError):
         held.over(incarnation, f"refused: {error.root_cause}")
         raise explained(held, error.root_cause) from error
     held.over(incarnation, "never appeared on the cluster")
     raise StreamingJobError(
-        f"The submission of {held.name} got no answer and its Flink job "
-        f"{incarnation.flink_job_id} did not appear: {error.message}",
+        f"The submission of {held.name} got no answer and its Flink job {job_id} did not appear: "
+        f"{error.message}",
         remedy="The next attempt starts a new incarnation.",
     ) from error
+
+
+def shows_up(
+    runtime: Runtime,
+    session: Session,
+    job_id: str,
+    job_manager: JobManager,
+    *,
+    patience_seconds: float,
+) -> bool:
+    """Whether a Flink job whose submission went wrong is on the cluster after all.
+
+    After the patience the session is deleted: what is still under way dies with it, or shows up
+    within a grace. So False is certain.
+
+    Raises:
+        FlinkError: nobody answers, so nothing is certain.
+    """
+    clock = runtime.clock
+    wait, grace = clock.deadline(patience_seconds), None
+    while True:
+        passed = grace is not None and grace()
+        if job_manager.job(job_id) is not None:
+            return True
+        if passed:
+            return False
+        if grace is None and wait():
+            session.delete()
+            grace = clock.deadline(runtime.policy.seconds("late_submission_grace"))
+        clock.sleep(0.5)
 
 
 def abandon(
