@@ -33,6 +33,7 @@ from lakehouse_dagster.maintenance.flink_calls import (
     run_job,
 )
 from lakehouse_dagster.maintenance.held import HeldTables, Keeper
+from lakehouse_dagster.maintenance.own_commits import will_commit, with_commit_users
 from lakehouse_dagster.maintenance.writers import (
     counts_of_writers,
     restarts_since,
@@ -146,6 +147,7 @@ def _settled(
         "ended_at": held.runtime.clock.now(),
         "error": None if done else f"Its run ({record.holder}) ended before it did.",
         "after": _figures_now(held, record.table_name),
+        "details": with_commit_users(held.keeper, record.table_name, record.details),
     }
     return held.keeper.actions.update(record.id, changes)
 
@@ -319,6 +321,7 @@ class _Work:
                 "ended_at": self.held.runtime.clock.now(),
                 "error": error,
                 "after": _after(self.held, action, self.answers or ()),
+                "details": with_commit_users(self.held.keeper, action.table, record.details),
             }
             done.append(self.held.keeper.actions.update(record.id, changes))
         self.records = done
@@ -333,6 +336,8 @@ def _begin(held: HeldTables, action: Action, before: TableFacts, calls: int) -> 
         "older_than": action.older_than.isoformat() if action.older_than else None,
         "figures": dict(action.figures),
     }
+    if action.kind is ActionKind.EXPIRE_PARTITIONS:
+        details |= will_commit(before.snapshot_id, only_removes=True)
     return held.keeper.actions.begin(
         action.table,
         action.kind.value,

@@ -25,6 +25,7 @@ from lakehouse_dagster.maintenance.calls import partition_spec
 from lakehouse_dagster.maintenance.case import partition_in_words
 from lakehouse_dagster.maintenance.flink_calls import FlinkWork, gateway_session, run_job
 from lakehouse_dagster.maintenance.held import HeldTables, Keeper
+from lakehouse_dagster.maintenance.own_commits import will_commit, with_commit_users
 from lakehouse_dagster.maintenance.paused import Paused, paused, without_interruption
 from lakehouse_dagster.maintenance.perform import settle
 from lakehouse_dagster.maintenance.row_counts import row_counts
@@ -162,6 +163,7 @@ class _Rescaling:
     rewritten: list[Partition | None] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
     record_id: str = ""
+    details: str = "{}"
     altered: bool = False
 
     def done(self) -> Rescaled:
@@ -333,11 +335,13 @@ class _Rescaling:
     # records
 
     def _begin(self) -> None:
+        commits = will_commit(self.facts.snapshot_id, only_removes=False)
+        self.details = json.dumps({"buckets": self.buckets, **commits})
         record = self.held.keeper.actions.begin(
             self.facts.table,
             RESCALE,
             reason=f"Asked for {self.buckets} buckets instead of {self.facts.total_buckets}.",
-            details=json.dumps({"buckets": self.buckets}),
+            details=self.details,
             holder=self.held.holder,
             before=json.dumps(self.facts.figures),
         )
@@ -353,6 +357,7 @@ class _Rescaling:
             "state": state,
             "ended_at": self.held.runtime.clock.now(),
             "error": error,
+            "details": with_commit_users(self.held.keeper, self.facts.table, self.details),
         }
         if state is ActionState.DONE:
             facts = self.held.keeper.facts(self.facts.table)

@@ -1,7 +1,8 @@
 """Whether others than our jobs write a table: told by the commit users of its snapshots.
 
 Every job of ours commits under a user that begins with its operator name, and goes on under it when
-it is restored. Compaction rewrites what is there, so whoever compacts is not asked.
+it is restored. Compaction rewrites what is there, so whoever compacts is not asked. What else our
+maintenance commits is on record with its users.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ SNAPSHOTS_LOOKED_AT = 100
 
 @dataclass(frozen=True)
 class ForeignCommits:
-    """The users, not ours, that committed to a table; None: nobody can tell."""
+    """The users, not ours, that committed to a table; None: nobody can tell, and ``why``."""
 
     users: tuple[str, ...] | None
+    why: str = (
+        "no job that writes this table is managed, or one was adopted and its commits are not "
+        "marked as ours"
+    )
 
     @property
     def passed(self) -> bool:
@@ -29,10 +34,7 @@ class ForeignCommits:
 
     def __str__(self) -> str:
         if self.users is None:
-            return (
-                "Nobody can tell: no job that writes this table is managed, or one was adopted and "
-                "its commits are not marked as ours."
-            )
+            return f"Nobody can tell: {self.why}."
         if not self.users:
             return "Only jobs of this project write the table."
         return (
@@ -47,7 +49,7 @@ def writing_users(snapshots: Iterable[Snapshot]) -> tuple[str, ...]:
 
 
 def foreign_commits(runtime: Runtime, table: str, users: Sequence[str]) -> ForeignCommits:
-    """Which of these commit users are none of the jobs that are declared to write the table."""
+    """Which of these commit users are neither jobs declared to write the table nor maintenance."""
     records = runtime.memory.state().records
     prefixes: list[str] = []
     for job in runtime.jobs.values():
@@ -61,7 +63,17 @@ def foreign_commits(runtime: Runtime, table: str, users: Sequence[str]) -> Forei
         prefixes.append(commit_user_start(record.effective_operator_name))
     if not prefixes:
         return ForeignCommits(None)
-    return ForeignCommits(tuple(u for u in users if not u.startswith(tuple(prefixes))))
+    others = [user for user in users if not user.startswith(tuple(prefixes))]
+    if not others:
+        return ForeignCommits(())
+    # SQLAlchemy comes with it: loading definitions does not wait for that.
+    from lakehouse_dagster.system_db.maintenance_actions import MaintenanceActions
+
+    own = MaintenanceActions(runtime.database, runtime.identity).own_commits(table)
+    others = [user for user in others if user not in own.users]
+    if others and own.under_way:
+        return ForeignCommits(None, "maintenance that commits to this table is under way")
+    return ForeignCommits(tuple(others))
 
 
 def look_for_foreign_commits(runtime: Runtime, table: str) -> ForeignCommits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -28,6 +29,10 @@ from lakehouse_dagster.system_db.schema import UtcDateTime
 
 _actions = schema.maintenance_actions
 
+COMMITS_AFTER = "commits_after"
+"""In the details of an action that commits to its table: the newest snapshot before it began."""
+COMMIT_USERS = "commit_users"
+"""In the details of one that has ended: under which users it did."""
 _INTERRUPTIONS_THAT_COUNT = 2
 """In a row: what dies again may be what its runs die of."""
 
@@ -49,7 +54,7 @@ class ActionRecord:
 
     Args:
         kind: value of ``maintenance.actions.ActionKind``.
-        details: JSON: partitions, names, figures.
+        details: JSON: partitions, names, figures, commit users.
         holder: the run or command that does it.
         flink_job_id: chosen beforehand; None where no Flink job is needed.
         before, after: JSON of the table's figures.
@@ -81,9 +86,21 @@ class ActionChanges(TypedDict, total=False):
     session_handle: str | None
     attempts: int
     writer_restarts: int
+    details: str
     ended_at: datetime | None
     after: str | None
     error: str | None
+
+
+@dataclass(frozen=True)
+class OwnCommits:
+    """The users under which our actions committed to a table.
+
+    ``under_way``: one that does has not ended yet, and its users are not known.
+    """
+
+    users: frozenset[str]
+    under_way: bool
 
 
 @dataclass(frozen=True)
@@ -268,6 +285,22 @@ class MaintenanceActions:
             & (done.c.done_at == _actions.c.ended_at),
         )
         return {record.table_name: record for record in self._read(query)}
+
+    def own_commits(self, table: str) -> OwnCommits:
+        """Who committed to a table because an action did, not counting compactions."""
+        query = select(_actions.c.state, _actions.c.details).where(
+            _actions.c.lakehouse == self._lakehouse,
+            _actions.c.table_name == table,
+            _actions.c.details.contains(COMMITS_AFTER, autoescape=True),
+        )
+        with self._db.read() as connection:
+            found = connection.execute(query).all()
+        return OwnCommits(
+            frozenset(
+                user for _, details in found for user in json.loads(details).get(COMMIT_USERS, ())
+            ),
+            any(state == ActionState.RUNNING.value for state, _ in found),
+        )
 
     def prune(self, ended_before: datetime) -> int:
         """Forget actions that ended before a moment; how many they were.

@@ -13,6 +13,7 @@ from lakehouse_dagster.maintenance import rescale as rescaling
 from lakehouse_dagster.maintenance.dedicated import dedicate
 from lakehouse_dagster.maintenance.rescale import rescale
 from lakehouse_dagster.streaming.apply import apply, verb
+from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
 from lakehouse_dagster.system_db import DesiredState
 from lakehouse_dagster.system_db.maintenance_actions import ActionState
 from tests.maintenance.tables import Tables
@@ -58,6 +59,7 @@ def test_a_running_table_is_rescaled_and_its_jobs_go_on_where_they_were(written:
     (record,) = written.keeper.actions.of_table(TABLE)
     assert (record.kind, record.state) == ("rescale", ActionState.DONE)
     assert json.loads(record.after or "{}")["files"] == 3
+    assert look_for_foreign_commits(written.runtime, TABLE) == ForeignCommits(())
 
 
 def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
