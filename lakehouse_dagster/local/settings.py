@@ -12,6 +12,7 @@ _METASPACE_MIB = 192
 _OVERHEAD_MIB = 64
 _FRAMEWORK_HEAP_MIB = 64
 _LEAST_TASK_HEAP_MIB = 128
+_BUFFERS_A_RESULT = 64
 
 # Options that are more than a line of configuration here: the JVM's own arguments or the recorded
 # ports must agree with them.
@@ -137,6 +138,9 @@ class TaskManagerMemory:
             "taskmanager.memory.task.off-heap.size": "0m",
             "taskmanager.memory.network.min": f"{self.network_mib}m",
             "taskmanager.memory.network.max": f"{self.network_mib}m",
+            # Of 32 KiB each, for every result that a batch job sorts by. Flink's 512 are half of all
+            # network memory here: a compaction of two tables, or a rescaling, wants two results.
+            "taskmanager.network.sort-shuffle.min-buffers": str(_BUFFERS_A_RESULT),
             "taskmanager.memory.managed.size": f"{self.managed_mib}m",
             "taskmanager.memory.jvm-metaspace.size": f"{_METASPACE_MIB}m",
             "taskmanager.memory.jvm-overhead.min": f"{_OVERHEAD_MIB}m",

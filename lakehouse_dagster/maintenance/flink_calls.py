@@ -30,6 +30,10 @@ from lakehouse_dagster.streaming.submission import shows_up
 _POLL_SECONDS = 1.0
 _CONFLICT = ("conflict", "which is not previously added")
 """What the innermost cause says of a compaction whose files somebody else merged meanwhile."""
+_TOO_FEW_BUFFERS = "insufficient number of network buffers"
+_GUESSES = ", possible causes: "
+"""After it Paimon says what may be why a file is gone: expiry that is too fast, or a slow reader.
+Neither takes a file of the newest snapshot."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,15 @@ def _failure(work: FlinkWork, job_manager: JobManager) -> MaintenanceError:
     exceptions = job_manager.exceptions(work.job_id)
     cause = exceptions[0].root_cause if exceptions else "no reason given"
     job = f"The Flink job {work.job_id} ({work.name})"
-    if any(sign in cause.lower() for sign in _CONFLICT):
+    said = cause.lower()
+    if any(sign in said for sign in _CONFLICT):
         return MaintenanceConflictError(f"{job} met a conflict with another commit: {cause}")
+    if _TOO_FEW_BUFFERS in said:
+        return MaintenanceError(
+            f"{job} failed: {cause}",
+            remedy="Give Flink's TaskManagers more of them (taskmanager.memory.network.max), or "
+            "let batch jobs need fewer (taskmanager.network.sort-shuffle.min-buffers: 64).",
+        )
+    if _GUESSES in said:
+        cause = f"{cause[: said.index(_GUESSES)]}."
     return MaintenanceError(f"{job} failed: {cause}")
