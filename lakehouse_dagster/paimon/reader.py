@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
@@ -17,6 +17,7 @@ from lakehouse_dagster.paimon.manifests import (
 )
 from lakehouse_dagster.paimon.masking import masked
 from lakehouse_dagster.paimon.metastores import Metastore
+from lakehouse_dagster.paimon.missing_files import named_in, needed_names
 from lakehouse_dagster.paimon.places import Place, Places, RestPlaces, WarehouseLayout
 from lakehouse_dagster.paimon.snapshots import SnapshotFolder
 from lakehouse_dagster.paimon.types import (
@@ -207,6 +208,32 @@ class TableReader:
         from lakehouse_dagster.paimon.facts_reader import FactsReader
 
         return FactsReader(self._files, self.name, self._path, store).read()
+
+    def missing_file(self, told: Iterable[str]) -> str | None:
+        """A file that exceptions name, that the newest snapshot needs and that is not there.
+
+        Args:
+            told: texts of exceptions, with paths in them.
+
+        Returns:
+            Its path from the table's folder on; None if there is no such file.
+
+        Raises:
+            SnapshotNotFoundError: a manifest of the newest snapshot is gone.
+        """
+        named = {path for text in told if (path := named_in(text, self._path)) is not None}
+        gone = {
+            path.rsplit("/", 1)[-1]: path
+            for path in named
+            if not self._files.exists(f"{self._path}/{path}")
+        }
+        # Only then: what was gone before may be needed by an older snapshot alone.
+        latest = self.latest_snapshot_id() if gone else None
+        document = None if latest is None else self._snapshots.document(latest)
+        if document is None:
+            return None
+        needed = needed_names(self._files, self.name, self._path, document)
+        return next((gone[name] for name in needed if name in gone), None)
 
     def oldest_snapshot_id(self) -> int | None:
         """The id of the oldest snapshot that still exists; ``None`` when there is none."""

@@ -286,6 +286,32 @@ class MaintenanceActions:
         )
         return {record.table_name: record for record in self._read(query)}
 
+    def unmended(self, word: str) -> dict[str, tuple[str, ...]]:
+        """The errors with a word in them of actions that failed and were not done since, by table.
+
+        Newest first, each once.
+        """
+        done = _last_done(self._lakehouse)
+        query = (
+            select(_actions.c.table_name, _actions.c.error)
+            .outerjoin(
+                done,
+                (done.c.table_name == _actions.c.table_name) & (done.c.kind == _actions.c.kind),
+            )
+            .where(
+                _actions.c.lakehouse == self._lakehouse,
+                _actions.c.state == ActionState.FAILED.value,
+                _actions.c.error.contains(word, autoescape=True),
+                done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at),
+            )
+            .order_by(_actions.c.ended_at.desc())
+        )
+        found: dict[str, dict[str, None]] = {}
+        with self._db.read() as connection:
+            for table, error in connection.execute(query):
+                found.setdefault(table, {})[error] = None
+        return {table: tuple(errors) for table, errors in found.items()}
+
     def own_commits(self, table: str) -> OwnCommits:
         """Who committed to a table because an action did, not counting compactions."""
         query = select(_actions.c.state, _actions.c.details).where(

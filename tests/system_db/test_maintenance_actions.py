@@ -53,6 +53,24 @@ def test_old_actions_are_forgotten_and_running_ones_never(db: Database) -> None:
     assert {a.id for a in actions.of_table("ods.a")} == {last, running}
 
 
+def test_errors_stand_until_the_same_is_done(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+
+    def end(kind: str, state: ActionState, minute: int, error: str | None = None) -> None:
+        at = NOW + timedelta(minutes=minute)
+        actions.update(begin(actions, kind=kind), {"state": state, "error": error, "ended_at": at})
+
+    end("compact", ActionState.FAILED, 1, "a is gone")
+    end("full compaction", ActionState.FAILED, 2, "b is gone")
+    end("full compaction", ActionState.FAILED, 3, "no answer")
+    end("snapshot expiry", ActionState.DONE, 4)
+    assert actions.unmended("is gone") == {"ods.a": ("b is gone", "a is gone")}
+    end("compact", ActionState.DONE, 5)
+    end("full compaction", ActionState.CANCELLED, 6, "is gone")
+    assert actions.unmended("is gone") == {"ods.a": ("b is gone",)}
+    assert MaintenanceActions(db, "other").unmended("is gone") == {}
+
+
 def test_sums_are_kept_from_one_process_to_the_next(db: Database) -> None:
     bucket = BucketSums()
     bucket.count({"_FILE_SIZE": 10, "_ROW_COUNT": 3, "_LEVEL": 0}, 1, small_below_bytes=100)
