@@ -12,10 +12,11 @@ from lakehouse_dagster.sizes import size_bytes
 
 
 def check_fields(declared: Any, *, such_as: str) -> None:
-    """Check the switches, counts, shares, sizes and spans of a frozen dataclass.
+    """Check the switches, counts, shares, texts, sizes and spans of a frozen dataclass.
 
     Sizes become bytes and spans ``timedelta``. They are told by their annotations: ``bool``,
-    ``int``, ``float``, ``int | str``, and what has ``timedelta`` in it; others are left alone.
+    ``int``, ``float``, ``str``, ``int | str``, and what has ``timedelta`` in it; others are left
+    alone.
 
     Args:
         such_as: two spans that one could well write, for messages.
@@ -39,6 +40,9 @@ def check_fields(declared: Any, *, such_as: str) -> None:
                 raise ConfigurationError(
                     f"{what} is {value!r}.", remedy="It is a share: above 0, at most 1."
                 )
+        elif kind in ("str", "str | None"):
+            if not (isinstance(value, str) or (value is None and "None" in kind)):
+                raise ConfigurationError(f"{what} is {value!r}.", remedy="It must be text.")
         elif kind == "int | str":
             object.__setattr__(declared, item.name, size_bytes(value, what=what))
         elif "timedelta" in kind and not (value is None and "None" in kind):

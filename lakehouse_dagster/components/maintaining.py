@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
@@ -14,32 +15,11 @@ from lakehouse_dagster.components.attributes import (
     Part,
     TablePolicyAttributes,
 )
-from lakehouse_dagster.components.places import at, field, field_name
+from lakehouse_dagster.components.places import at, each, field, field_name
 from lakehouse_dagster.components.resolving import policy
 from lakehouse_dagster.errors import ConfigurationError
-from lakehouse_dagster.maintenance.spec import (
-    CheckBounds,
-    CompactSpec,
-    ExpireSpec,
-    Limits,
-    MaintenancePolicy,
-    ManifestSpec,
-    OrphanSpec,
-    PartitionExpirySpec,
-    TablePolicy,
-    TagSpec,
-)
+from lakehouse_dagster.maintenance.spec import PARTS, Limits, MaintenancePolicy, TablePolicy
 
-_PARTS: Mapping[str, type[Any]] = {
-    "compact": CompactSpec,
-    "expire": ExpireSpec,
-    "changelogs": ExpireSpec,
-    "partitions": PartitionExpirySpec,
-    "tags": TagSpec,
-    "manifests": ManifestSpec,
-    "orphans": OrphanSpec,
-    "bounds": CheckBounds,
-}
 _READ: Mapping[str, Callable[[dg.ResolutionContext, Any], Any]] = {
     "int": templates.whole_number,
     "float": templates.number,
@@ -52,17 +32,14 @@ def maintenance(
     """The policy; None where nothing is said, which is no maintenance."""
     if written is None:
         return None
-    default = TablePolicy()
+    default, tables = TablePolicy(), {}
     if written.default is not None:
-        default = _table(at(context, "default"), written.default, default)
-    return MaintenancePolicy(
-        default,
-        {
-            pattern: _table(at(context, "tables", pattern), said, default)
-            for pattern, said in written.tables.items()
-        },
-        policy(Limits, at(context, "limits"), written.limits),
-    )
+        with each(at(context, "default")):
+            default = _table(at(context, "default"), written.default, default)
+    for pattern, said in written.tables.items():
+        with each(at(context, "tables", pattern)):
+            tables[pattern] = _table(at(context, "tables", pattern), said, default)
+    return MaintenancePolicy(default, tables, policy(Limits, at(context, "limits"), written.limits))
 
 
 def _table(
@@ -72,17 +49,17 @@ def _table(
     said = written.model_fields_set
     changes: dict[str, Any] = {}
     if "compaction" in said:
-        with field(at(context, "compaction")):
-            changes["compaction"] = _compaction(at(context, "compaction"), written.compaction)
-            changes["compaction_group"] = None
-            TablePolicy(compaction=changes["compaction"])
+        with each(at(context, "compaction")):
+            compaction = _compaction(at(context, "compaction"), written.compaction)
+            TablePolicy(compaction=compaction)
+            changes |= {"compaction": compaction, "compaction_group": None}
     if "compaction_group" in said:
         changes["compaction_group"] = templates.optional_text(
             at(context, "compaction_group"), written.compaction_group
         )
-    for name, kind in _PARTS.items():
+    for name, kind in PARTS.items():
         if name in said:
-            with field(at(context, name)):
+            with each(at(context, name)):
                 changes[name] = _part(
                     kind, at(context, name), getattr(written, name), getattr(base, name)
                 )
@@ -92,9 +69,9 @@ def _table(
 
 def _compaction(context: dg.ResolutionContext, written: str | bool | None) -> str:
     """YAML takes ``off`` for false."""
-    if isinstance(written, bool):
-        return "batch" if written else "off"
-    return templates.text(context, written or "")
+    if written is False:
+        return "off"
+    return templates.text(context, "true" if written is True else written or "")
 
 
 def _part(kind: type[Any], context: dg.ResolutionContext, written: Part, base: Any) -> Any:
@@ -105,7 +82,7 @@ def _part(kind: type[Any], context: dg.ResolutionContext, written: Part, base: A
     types = {setting.name: str(setting.type) for setting in fields(kind)}
     values: dict[str, Any] = {}
     for name, value in settings.items():
-        with field(at(context, name)):
+        with each(at(context, name)):
             if name not in types:
                 raise ConfigurationError(
                     f"{field_name(context)} has no setting {name}.",
@@ -114,12 +91,27 @@ def _part(kind: type[Any], context: dg.ResolutionContext, written: Part, base: A
             place = at(context, name)
             read = _READ.get(types[name])
             values[name] = read(place, value) if read else templates.text(place, str(value))
+    if base is None and settings.keys() != values.keys():
+        return None  # what is refused may be what must be said
     if base is None:
         base = _smallest(kind, context, values)
-    for name, value in values.items():
-        with field(at(context, name)):
-            replace(base, **{name: value})
-    return replace(base, **values)
+    for name in sorted(values, key="lasts".__eq__):
+        if name == "lasts" and "cron" in settings and base.cron is None:
+            continue  # it goes with a cron that is refused
+        with each(at(context, name)), _as_field(kind, name):
+            base = replace(base, **{name: values[name]})
+    return base
+
+
+@contextmanager
+def _as_field(kind: type[Any], name: str) -> Iterator[None]:
+    """The place names the field already: what is wrong with it is told without its Python name."""
+    try:
+        yield
+    except ConfigurationError as error:
+        told = error.message.removeprefix(f"{kind.__name__}.{name} ")
+        message = error.message if told == error.message else f"It {told}"
+        raise ConfigurationError(message, remedy=error.remedy) from None
 
 
 def _smallest(kind: type[Any], context: dg.ResolutionContext, values: Mapping[str, Any]) -> Any:
@@ -130,6 +122,6 @@ def _smallest(kind: type[Any], context: dg.ResolutionContext, values: Mapping[st
             raise ConfigurationError(
                 f"{field_name(context)} does not say {name}.", remedy=f"Write {name} there."
             )
-        with field(at(context, name)):
+        with field(at(context, name)), _as_field(kind, name):
             made = kind(**{n: values[n] for n in needed if n in values})
     return made if needed else kind()

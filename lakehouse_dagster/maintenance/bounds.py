@@ -15,6 +15,7 @@ from lakehouse_dagster.maintenance.spec import (
     ExpireSpec,
     OrphanSpec,
     TablePolicy,
+    slack,
     span,
 )
 from lakehouse_dagster.paimon.file_facts import POSTPONED_BUCKETS, BucketFacts
@@ -107,7 +108,7 @@ def _expiry(looked: Looked, spec: ExpireSpec, bounds: CheckBounds, now: datetime
         count = {"snapshots": facts.snapshot_count}
         return CheckOutcome(True, WARN, f"{facts.snapshot_count} snapshots.", count)
     age = now - facts.oldest_snapshot_at
-    lag = (age - span(spec.keep_for)).total_seconds()
+    lag = (age - span(spec.keep_for) - slack(spec)).total_seconds()
     figures = {
         "snapshots": facts.snapshot_count,
         "oldest_snapshot_age_seconds": round(age.total_seconds(), 1),

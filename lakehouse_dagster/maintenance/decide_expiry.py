@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Holder, Partition
 from lakehouse_dagster.maintenance.calls import is_plain
 from lakehouse_dagster.maintenance.case import Case, partition_in_words, some
 from lakehouse_dagster.maintenance.changelogs import kept_longer
+from lakehouse_dagster.maintenance.partition_times import time_of
 from lakehouse_dagster.maintenance.spec import (
     ExpireSpec,
     ManifestSpec,
     OrphanSpec,
     PartitionExpirySpec,
     TagSpec,
+    slack,
     span,
 )
 from lakehouse_dagster.paimon.file_facts import TableFacts
@@ -29,15 +31,17 @@ TAGS_A_RUN = 100
 _BETWEEN_SEARCH_AND_REMOVAL = timedelta(days=1)
 _A_SEARCH_COUNTS = timedelta(days=2)
 """What was found and waits for its removal is not searched for anew before."""
-_REMEMBERED_TIMES = 65_536
-"""Reading ten thousand partition values as times takes longer than all else that is decided."""
 
 
 @dataclass(frozen=True)
 class _Dated:
-    """Partitions by what their values say of their time: ``past`` ones, the oldest first."""
+    """Partitions by what their values say of their time: ``past`` ones, the oldest first.
+
+    ``all_past``: these as well, where no younger one is beside them; then none goes.
+    """
 
     past: tuple[Partition, ...] = ()
+    all_past: tuple[Partition, ...] = ()
     unread: tuple[Partition, ...] = ()
     awkward: tuple[Partition, ...] = ()
 
@@ -74,7 +78,7 @@ class DueToGo:
         if facts.snapshot_count <= spec.keep_at_least or facts.oldest_snapshot_at is None:
             return
         older_than = self.case.now - span(spec.keep_for)
-        if facts.oldest_snapshot_at >= older_than:
+        if facts.oldest_snapshot_at >= older_than - slack(spec):
             return
         if longer := kept_longer(facts.options):
             # A commit of a writer makes changelogs of the snapshots that it lets go; a CALL that
@@ -91,7 +95,7 @@ class DueToGo:
             self.case.held_back.append(
                 f"Old snapshots are kept for {some([*map(str, holding)], '; ')}."
             )
-        if facts.oldest_snapshot_at >= older_than:
+        if facts.oldest_snapshot_at >= older_than - slack(spec):
             return
         if not self.case.may_begin(ActionKind.EXPIRE_SNAPSHOTS, spec):
             return
@@ -124,7 +128,7 @@ class DueToGo:
         if facts.changelog_count <= spec.keep_at_least or facts.oldest_changelog_id is None:
             return
         keep, bound = spec.keep_at_least, self.case.now - span(spec.keep_for)
-        if facts.oldest_changelog_at is None or facts.oldest_changelog_at >= bound:
+        if facts.oldest_changelog_at is None or facts.oldest_changelog_at >= bound - slack(spec):
             return
         newest = facts.oldest_changelog_id + facts.changelog_count - 1
         holding = [
@@ -136,7 +140,9 @@ class DueToGo:
             self.case.held_back.append(
                 f"Old changelogs are kept for {some([*map(str, holding)], '; ')}."
             )
-        if any((holder.snapshot_id or 0) <= facts.oldest_changelog_id for holder in holding):
+        # As with snapshots, it is worth its while from a tenth on.
+        least = facts.oldest_changelog_id + facts.changelog_count / 10
+        if any((holder.snapshot_id or 0) < least for holder in holding):
             return
         if not self.case.may_begin(ActionKind.EXPIRE_CHANGELOGS, spec):
             return
@@ -155,7 +161,8 @@ class DueToGo:
         column = spec.column or next(iter(self.facts.partition_keys), None)
         if column not in self.facts.partition_keys:
             self.case.held_back.append(
-                f"Partitions cannot expire: {column or 'the table'} is no partition column."
+                "Partitions cannot expire: "
+                + (f"{column} is no partition column." if column else "the table has none.")
             )
             return
         dated = self._dated
@@ -169,6 +176,12 @@ class DueToGo:
             self.case.held_back.append(
                 f"{len(dated.awkward)} partitions stay, as a comma, quotation mark or '=' stands "
                 f"in their values: {_some(dated.awkward)}."
+            )
+        if dated.all_past:
+            self.case.held_back.append(
+                f"{len(dated.all_past)} partitions are older than {_in_days(spec.keep_for)}, and "
+                f"none is younger, so all of them stay: {_some(dated.all_past)}. Drop them by hand "
+                "if they are to go; else raise partitions.keep_for."
             )
         past = dated.past
         if not past or not self.case.may_begin(ActionKind.EXPIRE_PARTITIONS, spec):
@@ -204,17 +217,22 @@ class DueToGo:
         past: list[tuple[datetime, Partition]] = []
         unread: list[Partition] = []
         awkward: list[Partition] = []
+        any_young = False
         for partition in {b.partition for b in self.facts.buckets}:
-            at = _time_of(partition[place][1], spec.format)
+            at = time_of(partition[place][1], spec.format)
             if at is None:
                 unread.append(partition)
-            elif at < bound and is_plain(partition):
+            elif at >= bound:
+                any_young = True
+            elif is_plain(partition):
                 past.append((at, partition))
-            elif at < bound:
+            else:
                 awkward.append(partition)
         past.sort(key=lambda one: (one[0], str(one[1])))
+        oldest_first = tuple(partition for _, partition in past)
         return _Dated(
-            tuple(partition for _, partition in past),
+            oldest_first if any_young else (),
+            () if any_young else oldest_first,
             tuple(sorted(unread, key=str)),
             tuple(sorted(awkward, key=str)),
         )
@@ -311,13 +329,3 @@ def _first_needed(holding: Iterable[Holder]) -> int | None:
 
 def _some(partitions: Sequence[Partition]) -> str:
     return some([partition_in_words(partition) for partition in partitions])
-
-
-@lru_cache(_REMEMBERED_TIMES)
-def _time_of(value: str | None, written: str) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return datetime.strptime(value, written).replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from lakehouse_dagster.maintenance.actions import Holder
 from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
-from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, span
+from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, slack, span
 from lakehouse_dagster.paimon import TableReader
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
@@ -60,11 +60,13 @@ class Readers:
 
 def may_expire(facts: TableFacts, policy: TablePolicy, now: datetime) -> bool:
     """Whether anything can be due for expiry at all, so that it matters who needs what."""
-    if _beyond(policy.expire, facts.snapshot_count):
-        oldest, spec = facts.oldest_snapshot_at, policy.expire
-        if spec is not None and oldest is not None and oldest < now - span(spec.keep_for):
-            return True
-    return _beyond(policy.changelogs, facts.changelog_count)
+    oldest, spec = facts.oldest_snapshot_at, policy.expire
+    return _beyond(policy.changelogs, facts.changelog_count) or (
+        spec is not None
+        and oldest is not None
+        and _beyond(spec, facts.snapshot_count)
+        and oldest < now - span(spec.keep_for) - slack(spec)
+    )
 
 
 def _beyond(spec: ExpireSpec | None, count: int) -> bool:

@@ -9,20 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from lakehouse_dagster.declared import check_fields
-from lakehouse_dagster.durations import duration
+from lakehouse_dagster.durations import duration, in_words
 from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.maintenance.partition_times import check_format
+from lakehouse_dagster.maintenance.window import Window
 
 _GROUP = re.compile(r"[A-Za-z0-9_.-]+")
 _WILDCARD = re.compile(r"[*?[]")
 _YOUNGEST_ORPHAN = timedelta(days=1)
 _SUCH_AS = "30m or 1d"
+_MOST_ATTEMPTS = 10
+_SLACK_AT_MOST = timedelta(hours=6)
 
 
 class Compaction(str, Enum):
@@ -34,37 +38,6 @@ class Compaction(str, Enum):
     """One streaming compaction job beside write-only writers: never a conflict with them."""
     OFF = "off"
     """Nobody on our behalf."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """When something may begin: from each tick of a cron expression, for so long; UTC."""
-
-    cron: str
-    lasts: timedelta | str = "2h"
-
-    def __post_init__(self) -> None:
-        from cronsim import CronSim, CronSimError
-
-        try:
-            CronSim(self.cron, datetime(2026, 1, 1))
-        except CronSimError as error:
-            raise ConfigurationError(
-                f"The cron expression {self.cron!r} is not understood: {error}.",
-                remedy='Write five fields, such as "0 3 * * *" for every day at 03:00 UTC.',
-            ) from None
-        check_fields(self, such_as=_SUCH_AS)
-
-    def is_open(self, now: datetime) -> bool:
-        """Whether ``now`` (aware) lies in the window."""
-        return now < self.opened_at(now) + span(self.lasts)
-
-    def opened_at(self, now: datetime) -> datetime:
-        """The last tick at or before ``now`` (aware)."""
-        from cronsim import CronSim
-
-        # The search begins one second after: a tick at this very minute counts.
-        return next(CronSim(self.cron, now + timedelta(seconds=60), reverse=True))
 
 
 @dataclass(frozen=True)
@@ -81,12 +54,15 @@ class CompactSpec:
             outside its highest level …
         unsettled_size: … and is at least so much.
         deleted_share: full compaction is due when deletion vectors mark at least this share.
-        attempts: how often a compaction that loses against a writer's commit is tried in all.
+        attempts: how often a compaction that loses against a writer's commit is tried in all; at
+            most ten times, as the pause before each is twice as long.
         partitions_a_run: at most so many partitions are compacted in one run.
+        cron, lasts: the window in which it may begin (UTC), two hours by default; at any time
+            without ``cron``.
     """
 
     cron: str | None = None
-    lasts: timedelta | str = "2h"
+    lasts: timedelta | str | None = None
     level0_files: int = 20
     small_files: int = 10
     small_share: float = 0.5
@@ -99,16 +75,25 @@ class CompactSpec:
 
     def __post_init__(self) -> None:
         _check(self)
+        if self.attempts > _MOST_ATTEMPTS:
+            raise ConfigurationError(
+                f"CompactSpec.attempts is {self.attempts}.",
+                remedy=f"Write at most {_MOST_ATTEMPTS}: the pause before each is twice as long.",
+            )
 
 
 @dataclass(frozen=True)
 class ExpireSpec:
-    """Which snapshots, or changelogs, are kept: the newest ones, and those younger than a span."""
+    """Which snapshots, or changelogs, are kept: the newest ones, and those younger than a span.
+
+    So that tables which are written all the time are not due all the time, expiry is due only when
+    the oldest is older than ``keep_for`` and a tenth of it (six hours more at most).
+    """
 
     keep_at_least: int = 10
     keep_for: timedelta | str = "1d"
     cron: str | None = None
-    lasts: timedelta | str = "2h"
+    lasts: timedelta | str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -118,9 +103,13 @@ class ExpireSpec:
 class PartitionExpirySpec:
     """Which partitions go: those whose time, read from a column's value, is past.
 
+    Where all whose time can be read are past, none goes: the setting is rather wrong, or the table
+    is no longer written, and a person decides.
+
     Args:
         keep_for: how long after its time a partition is kept.
-        format: the value's format as ``strptime`` takes it, such as ``%Y%m%d``.
+        format: the value's format as ``strptime`` takes it, such as ``%Y%m%d``; a day follows from
+            it, at least.
         column: the partition column; by default the first.
         partitions_a_run: at most so many go at once.
     """
@@ -130,15 +119,11 @@ class PartitionExpirySpec:
     column: str | None = None
     partitions_a_run: int = 50
     cron: str | None = None
-    lasts: timedelta | str = "2h"
+    lasts: timedelta | str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
-        if "%" not in self.format:
-            raise ConfigurationError(
-                f"The format of expiring partitions is {self.format!r}.",
-                remedy="Write it as strftime does, such as %Y%m%d.",
-            )
+        check_format(self.format)
 
 
 @dataclass(frozen=True)
@@ -179,13 +164,13 @@ class OrphanSpec:
     most_files: int = 10_000
     most_size: int | str = "10 gb"
     cron: str | None = None
-    lasts: timedelta | str = "2h"
+    lasts: timedelta | str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
         if span(self.older_than) < _YOUNGEST_ORPHAN:
             raise ConfigurationError(
-                f"OrphanSpec.older_than is {self.older_than}.",
+                f"OrphanSpec.older_than is {in_words(span(self.older_than).total_seconds())}.",
                 remedy="Write at least 1d: younger files may belong to a commit under way.",
             )
 
@@ -242,8 +227,15 @@ class TablePolicy:
             raise ConfigurationError(
                 f"compaction is {self.compaction!r}.", remedy=f"Write one of: {known}."
             ) from None
+        _check_parts(self, PARTS)
         if self.compaction_group is not None:
             self._check_group(self.compaction_group)
+        if self.compaction is Compaction.DEDICATED and self.compact is None:
+            raise ConfigurationError(
+                "compaction is dedicated, but there is no compact: that says both who compacts the "
+                "table and that nobody does.",
+                remedy="Write compaction: off, or leave compact as it is by default.",
+            )
 
     def _check_group(self, group: str) -> None:
         if self.compaction is not Compaction.DEDICATED:
@@ -294,6 +286,20 @@ class MaintenancePolicy:
     tables: Mapping[str, TablePolicy] = field(default_factory=dict, hash=False)
     limits: Limits = field(default_factory=Limits)
 
+    def __post_init__(self) -> None:
+        _check_parts(self, {"default": TablePolicy, "limits": Limits})
+        if not isinstance(self.tables, Mapping):
+            raise ConfigurationError(
+                f"MaintenancePolicy.tables is {self.tables!r}.",
+                remedy='Give policies by table or pattern: {"ods.*": TablePolicy(...)}.',
+            )
+        for pattern, policy in self.tables.items():
+            if not isinstance(pattern, str) or not isinstance(policy, TablePolicy):
+                raise ConfigurationError(
+                    f"MaintenancePolicy.tables has {pattern!r}: {policy!r}.",
+                    remedy='Give policies by table or pattern: {"ods.*": TablePolicy(...)}.',
+                )
+
     def for_table(self, table: str) -> TablePolicy:
         """The policy of ``database.table``."""
         fitting = [pattern for pattern in self._patterns if fnmatchcase(table, pattern)]
@@ -306,7 +312,12 @@ class MaintenancePolicy:
     @cached_property
     def _patterns(self) -> tuple[str, ...]:
         """What can fit another name than its own: names, of which there may be many, cannot."""
-        return tuple(pattern for pattern in self.tables if _WILDCARD.search(pattern))
+        return tuple(filter(is_pattern, self.tables))
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a key of ``tables`` can fit other tables than that of its own name."""
+    return _WILDCARD.search(name) is not None
 
 
 def without_windows(policy: MaintenancePolicy) -> MaintenancePolicy:
@@ -321,7 +332,7 @@ def without_windows(policy: MaintenancePolicy) -> MaintenancePolicy:
 def _at_any_time(policy: TablePolicy) -> TablePolicy:
     parts = {item.name: getattr(policy, item.name) for item in fields(policy)}
     timed = {n: part for n, part in parts.items() if getattr(part, "cron", None) is not None}
-    return replace(policy, **{name: replace(part, cron=None) for name, part in timed.items()})
+    return replace(policy, **{n: replace(part, cron=None, lasts=None) for n, part in timed.items()})
 
 
 def _letters(pattern: str) -> tuple[int, str]:
@@ -332,7 +343,14 @@ def window_of(
     spec: CompactSpec | ExpireSpec | PartitionExpirySpec | OrphanSpec,
 ) -> Window | None:
     """The window that a spec's cron opens; None when it may begin at any time."""
-    return None if spec.cron is None else Window(spec.cron, spec.lasts)
+    if spec.cron is None:
+        return None
+    return Window(spec.cron) if spec.lasts is None else Window(spec.cron, spec.lasts)
+
+
+def slack(spec: ExpireSpec) -> timedelta:
+    """How much older than it need be the oldest has to be before an expiry is worth its while."""
+    return min(span(spec.keep_for) / 10, _SLACK_AT_MOST)
 
 
 def span(value: timedelta | str) -> timedelta:
@@ -341,7 +359,38 @@ def span(value: timedelta | str) -> timedelta:
 
 
 def _check(spec: Any) -> None:
-    """Check a spec's fields, and its cron expression if it has one."""
+    """Check a spec's fields, and its window if it has one."""
     check_fields(spec, such_as=_SUCH_AS)
     if getattr(spec, "cron", None) is not None:
-        Window(spec.cron, spec.lasts)
+        window_of(spec)
+    elif getattr(spec, "lasts", None) is not None:
+        raise ConfigurationError(
+            f"{type(spec).__name__}.lasts is {in_words(span(spec.lasts).total_seconds())}, but "
+            "there is no cron to say when the window opens.",
+            remedy='Write cron beside it, such as "0 3 * * *".',
+        )
+
+
+PARTS = {
+    "compact": CompactSpec,
+    "expire": ExpireSpec,
+    "changelogs": ExpireSpec,
+    "partitions": PartitionExpirySpec,
+    "tags": TagSpec,
+    "manifests": ManifestSpec,
+    "orphans": OrphanSpec,
+    "bounds": CheckBounds,
+}
+"""What the parts of a table's policy are."""
+
+
+def _check_parts(declared: Any, kinds: Mapping[str, type]) -> None:
+    """Refuse parts that are something else; those of a table may be None."""
+    for name, kind in kinds.items():
+        value, may_be_none = getattr(declared, name), isinstance(declared, TablePolicy)
+        if not (isinstance(value, kind) or (value is None and may_be_none)):
+            raise ConfigurationError(
+                f"{type(declared).__name__}.{name} is {value!r}.",
+                remedy=f"Give {kind.__name__}(...)"
+                + (", or None for no such work." if may_be_none else "."),
+            )

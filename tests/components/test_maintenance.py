@@ -108,6 +108,10 @@ MAINTENANCE = """\
         ("keep_for: 30d", "keep_for: '{{ nobody }}'", "default.partitions.keep_for", "nobody"),
         ("compaction: batch", "compaction_group: g", "default", "compaction is not dedicated"),
         ("keep_at_least: 10", "keep_last: 1", "default.expire.keep_last", ""),
+        ("compaction: batch", "compaction: true", "default.compaction", "is 'true'. Write one of"),
+        ("keep_at_least: 10", "lasts: 1h", "default.expire.lasts", "It is 1h, but there is no cr"),
+        ("keep_for: 30d", "keep_for: 0s", "default.partitions.keep_for", "keep_for: It is '0s'"),
+        ("cron: ", "attempts: 1000 #", "tables.ods.*.compact.attempts", "It is 1000. Write at m"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(old: str, new: str, field: str, said: str) -> None:
@@ -115,7 +119,39 @@ def test_a_mistake_is_told_with_its_place(old: str, new: str, field: str, said: 
     if "{format" in new:
         text = text.replace("        keep_for: 30d\n", "")
     error, path = refusal(text)
+    assert len(str(error).splitlines()) == 1
     line = line_of(text, "compaction_group") - 1 if field == "default" else line_of(text, new)
     assert f"{path}:{line}: " in str(error)
     assert f"attributes.maintenance.{field}" in str(error)
     assert said in str(error)
+
+
+def test_all_mistakes_of_a_policy_are_told_at_once() -> None:
+    text = WRITTEN + MAINTENANCE.replace("batch", "true").replace("keep_at_least: 10", "cron: x")
+    text = text.replace("keep_for: 30d", 'keep_for: 30d\n        format: "%m%d"')
+    text = text.replace('cron: "0 3 * * *"', "level0_files: 0\n          lasts: 1h")
+    error, path = refusal(text)
+    told = [line.removeprefix(f"{path}:").split(": ")[1] for line in str(error).splitlines()]
+    assert told == [
+        f"attributes.maintenance.{field}"
+        for field in (
+            "default.compaction",
+            "default.expire.cron",
+            "default.partitions.format",
+            "tables.ods.*.compact.level0_files",
+            "tables.ods.*.compact.lasts",
+        )
+    ]
+    assert "from which no day follows. Write year, month and day" in str(error)
+
+
+def test_a_window_may_be_said_in_any_order_or_only_moved() -> None:
+    said = policy(
+        {
+            "default": {"compact": {"lasts": "3h", "cron": "0 3 * * *"}},
+            "tables": {"ods.*": {"compact": {"lasts": "1h"}}},
+        }
+    )
+    assert said is not None
+    assert said.default.compact == CompactSpec(cron="0 3 * * *", lasts="3h")
+    assert said.for_table("ods.x").compact == CompactSpec(cron="0 3 * * *", lasts="1h")

@@ -71,7 +71,7 @@ def test_many_or_long_partitions_are_told_in_several_calls_each_of_a_bounded_len
 def test_partitions_expire_in_bounded_runs_and_calls() -> None:
     spec = PartitionExpirySpec("30d", format="%Y%m%d", partitions_a_run=5_000)
     months = [f"{year}{month:02d}01" for year in range(1000, 1200) for month in range(1, 13)]
-    buckets = (bucket(0, month) for month in months)
+    buckets = (bucket(0, month) for month in (*months, "20261130"))
     policy = TablePolicy(compact=None, expire=None, partitions=spec)
     action = due(table(*buckets), policy)
     calls = texts(action)
@@ -79,7 +79,7 @@ def test_partitions_expire_in_bounded_runs_and_calls() -> None:
     assert max(map(len, calls)) < LONGEST
     assert sum(text.count("dt=") for text in calls) == len(months)
     bounded = replace(policy, partitions=replace(spec, partitions_a_run=7))
-    days = (bucket(0, f"202001{day:02d}") for day in range(1, 29))
+    days = (bucket(0, day) for day in (*(f"202001{day:02d}" for day in range(1, 29)), "20261130"))
     assert len(due(table(*days), bounded).partitions or ()) == 7
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.maintenance.partition_times import time_of
 from lakehouse_dagster.maintenance.spec import (
     CompactSpec,
     ExpireSpec,
@@ -16,8 +18,10 @@ from lakehouse_dagster.maintenance.spec import (
     OrphanSpec,
     PartitionExpirySpec,
     TablePolicy,
-    Window,
+    TagSpec,
+    without_windows,
 )
+from lakehouse_dagster.maintenance.window import Window
 from lakehouse_dagster.sizes import size_bytes
 
 
@@ -32,6 +36,18 @@ from lakehouse_dagster.sizes import size_bytes
         (lambda: ExpireSpec(keep_for="0s"), "ExpireSpec.keep_for is '0s'.* longer than 0"),
         (lambda: OrphanSpec(older_than="2h"), "OrphanSpec.older_than .* at least 1d"),
         (lambda: PartitionExpirySpec("9d", format="yyyyMMdd"), "format .* such as %Y%m%d"),
+        (
+            lambda: PartitionExpirySpec("9d", format="%Q"),
+            "'%Q', which cannot be read: 'Q' is",
+        ),
+        (lambda: OrphanSpec(older_than="2h"), "older_than is 2h"),
+        (lambda: CompactSpec(lasts="3h"), "CompactSpec.lasts is 3h, but .* no cron .* cron beside"),
+        (lambda: CompactSpec(attempts=11), "CompactSpec.attempts is 11.* at most 10"),
+        (lambda: TablePolicy("dedicated", compact=None), "is dedicated, but there is no compact"),
+        (lambda: MaintenancePolicy(default={}), "MaintenancePolicy.default is {}.*TablePolicy\\("),  # type: ignore[arg-type]
+        (lambda: MaintenancePolicy(tables={"a.*": {}}), "tables has 'a.\\*': {}.* TablePolicy\\("),  # type: ignore[dict-item]
+        (lambda: TablePolicy(compact=True), "TablePolicy.compact is True.*CompactSpec\\(.*or None"),  # type: ignore[arg-type]
+        (lambda: TagSpec("1d", names=3), "TagSpec.names is 3. It must be text"),  # type: ignore[arg-type]
         (lambda: TablePolicy(compaction="nightly"), "compaction is 'nightly'.*batch, dedicated"),
         (lambda: Limits(concurrent=True), "Limits.concurrent is True"),
     ],
@@ -41,6 +57,46 @@ def test_what_cannot_be_meant_is_refused_when_declared(
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"(?s){said}"):
         declare()
+
+
+@pytest.mark.parametrize(
+    ("written", "is_one"),
+    [
+        ("%Y%m%d", True),
+        ("%Y-%m-%d %H:%M", True),
+        ("%y%m%d%H", True),
+        ("%Y%j", True),
+        ("%G-W%V-%u", True),
+        ("%H", False),
+        ("%m%d", False),
+        ("%Y", False),
+        ("%Y-%m", False),
+        ("%Y%M%d", False),
+        ("%G-W%V", False),
+        ("%Y%Y%m%d", False),
+        ("%Y%m%", False),
+    ],
+)
+def test_a_day_must_follow_from_the_format_of_expiring_partitions(
+    written: str, is_one: bool
+) -> None:
+    if is_one:
+        assert PartitionExpirySpec("9d", format=written).format == written
+    else:
+        with pytest.raises(ConfigurationError, match=re.escape(written)):
+            PartitionExpirySpec("9d", format=written)
+
+
+def test_a_partition_s_time_is_utc_unless_it_says_otherwise() -> None:
+    assert time_of("2026113005", "%Y%m%d%H") == datetime(2026, 11, 30, 5, tzinfo=timezone.utc)
+    assert time_of("20261130+0900", "%Y%m%d%z") == datetime(2026, 11, 29, 15, tzinfo=timezone.utc)
+    assert time_of("x", "%Y%m%d") is None
+    assert time_of(None, "%Y%m%d") is None
+
+
+def test_whoever_has_chosen_the_time_waits_for_no_window() -> None:
+    policy = MaintenancePolicy(TablePolicy(compact=CompactSpec(cron="0 3 * * *", lasts="3h")))
+    assert without_windows(policy) == MaintenancePolicy()
 
 
 def test_the_most_exact_pattern_gives_a_table_its_policy() -> None:
