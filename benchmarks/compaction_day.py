@@ -138,7 +138,7 @@ class Ours:
             decide(
                 table.facts(),
                 self.policy.for_table(table.name),
-                Situation(running=table.name in self._busy),
+                Situation(held_by="a run" if table.name in self._busy else None),
                 now,
             )
             for table in tables

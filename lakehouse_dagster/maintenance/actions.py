@@ -108,14 +108,14 @@ class Situation:
         holders: who still needs old snapshots.
         protected_tags: tags on which branches stand.
         compacts_by_itself: a dedicated compaction job of ours runs for the table.
-        running: an action on the table is under way.
+        held_by: who acts on the table now; None if nobody does.
         past: what became of each kind of action.
     """
 
     holders: tuple[Holder, ...] = ()
     protected_tags: frozenset[str] = frozenset()
     compacts_by_itself: bool = False
-    running: bool = False
+    held_by: str | None = None
     past: Mapping[ActionKind, Past] = field(default_factory=dict, hash=False)
 
     def of(self, kind: ActionKind) -> Past:
@@ -124,13 +124,26 @@ class Situation:
 
 
 @dataclass(frozen=True)
+class Blocked:
+    """What cannot be done now as somebody else acts on the table, or it failed not long ago.
+
+    ``kind`` is None where nothing at all can be done.
+    """
+
+    kind: ActionKind | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class Decision:
     """What a table is due for, and what is not done though it would be due, and why.
 
-    ``advice`` is what a person could do about the table's layout.
+    ``blocked`` is what of that ends by itself or by a person's word; ``advice`` is what a person
+    could do about the table's layout.
     """
 
     table: str
     actions: tuple[Action, ...] = ()
     held_back: tuple[str, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
     advice: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from lakehouse_dagster.maintenance.actions import ActionKind, Situation
+from lakehouse_dagster.maintenance.actions import ActionKind, Blocked, Situation
 from lakehouse_dagster.maintenance.spec import (
     CompactSpec,
     ExpireSpec,
@@ -33,6 +33,7 @@ class Case:
     situation: Situation
     now: datetime
     held_back: list[str] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
 
     def may_begin(
         self,
@@ -43,10 +44,10 @@ class Case:
         past = self.situation.of(kind)
         if past.failed_at is not None and self.now < past.failed_at + backoff(past.failures):
             again = past.failed_at + backoff(past.failures)
-            self.held_back.append(
-                f"{kind.value} failed {past.failures} times in a row; tried again after "
-                f"{again:%Y-%m-%d %H:%M} UTC."
-            )
+            often = f"{past.failures} times in a row" if past.failures > 1 else "once"
+            reason = f"{kind.value} failed {often}; tried again after {again:%Y-%m-%d %H:%M} UTC."
+            self.held_back.append(reason)
+            self.blocked.append(Blocked(kind, reason))
             return False
         window = None if spec is None else window_of(spec)
         if window is not None and not window.is_open(self.now):

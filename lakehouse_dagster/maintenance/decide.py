@@ -14,6 +14,7 @@ from typing import TypeAlias
 from lakehouse_dagster.maintenance.actions import (
     Action,
     ActionKind,
+    Blocked,
     Decision,
     Partition,
     Situation,
@@ -46,15 +47,17 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
     """
     if facts.problem is not None:
         return Decision(facts.table, held_back=(f"Nothing is done to it: {facts.problem}",))
-    if situation.running:
-        return Decision(facts.table, held_back=("Another action on it is under way.",))
+    if situation.held_by is not None:
+        reason = f"Another action on it is under way: {situation.held_by}."
+        return Decision(facts.table, held_back=(reason,), blocked=(Blocked(None, reason),))
     if facts.snapshot_id is None:
         return Decision(facts.table)
     case = Case(facts, policy, situation, now)
     going = DueToGo(case)
     merged = _DueToMerge(case, going.past_partitions).due()
     actions = (*([merged] if merged else []), *going.due())
-    return Decision(facts.table, actions, tuple(case.held_back), advice_on(facts))
+    held_back, blocked = tuple(case.held_back), tuple(case.blocked)
+    return Decision(facts.table, actions, held_back, blocked, advice_on(facts))
 
 
 @dataclass(frozen=True)

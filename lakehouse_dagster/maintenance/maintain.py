@@ -45,19 +45,25 @@ class Maintained:
         done: the records of what was carried out, whatever became of it.
         postponed: what did not fit into the limits.
         failures: what could not be looked at or begun.
+        held: what was not begun because somebody else acted on the table.
     """
 
     decisions: tuple[Decision, ...]
     done: tuple[ActionRecord, ...] = ()
     postponed: tuple[Postponed, ...] = ()
     failures: tuple[Failure, ...] = ()
+    held: tuple[Failure, ...] = ()
 
 
 def look(
-    keeper: Keeper, policy: MaintenancePolicy, tables: Iterable[str] | None = None
+    keeper: Keeper,
+    policy: MaintenancePolicy,
+    tables: Iterable[str] | None = None,
+    *,
+    at_once: bool = False,
 ) -> tuple[tuple[Decision, ...], tuple[Failure, ...]]:
     """What each table is due for now; a table that cannot be looked at is a failure."""
-    surroundings = Surroundings(keeper)
+    surroundings = Surroundings(keeper, at_once)
     decisions, failures = [], []
     for table in tables_to_look_at(keeper, tables):
         try:
@@ -74,6 +80,7 @@ def maintain(
     *,
     holder: str,
     kinds: frozenset[ActionKind] = frozenset(ActionKind),
+    at_once: bool = False,
     how: Performing | None = None,
     log: logging.Logger = LOGGER,
 ) -> Maintained:
@@ -88,15 +95,17 @@ def maintain(
         tables: those to look at; by default all that jobs of ours write or read.
         holder: who it is, for the leases and records.
         kinds: which kinds of action may be done.
+        at_once: whether what failed not long ago is tried again without a pause.
         how: for tests; by default as the policy says.
     """
     keeper.actions.prune(keeper.runtime.clock.now() - _REMEMBERED)
     for error in settle_all(keeper, holder, log):
         log.error("%s", error)
-    planned, groups = plan(keeper, policy, tables, kinds=kinds)
-    crew = _Crew(keeper, policy, holder, how, log)
-    done = crew.do(groups)
-    return replace(planned, done=tuple(done), failures=(*planned.failures, *crew.failures))
+    planned, groups = plan(keeper, policy, tables, kinds=kinds, at_once=at_once)
+    crew = _Crew(keeper, policy, holder, how, log, at_once=at_once)
+    done = tuple(crew.do(groups))
+    failures = (*planned.failures, *crew.failures)
+    return replace(planned, done=done, failures=failures, held=tuple(crew.held))
 
 
 def plan(
@@ -105,12 +114,13 @@ def plan(
     tables: Iterable[str] | None = None,
     *,
     kinds: frozenset[ActionKind] = frozenset(ActionKind),
+    at_once: bool = False,
 ) -> tuple[Maintained, tuple[ActionGroup, ...]]:
     """What is due and fits the limits now, in groups that one Flink job does each; nothing is done.
 
     Only actions of these kinds are among the decisions.
     """
-    decisions, failures = look(keeper, policy, tables)
+    decisions, failures = look(keeper, policy, tables, at_once=at_once)
     wanted = tuple(
         replace(decision, actions=tuple(a for a in decision.actions if a.kind in kinds))
         for decision in decisions
@@ -126,6 +136,7 @@ def maintain_in_rounds(
     *,
     holder: str,
     kinds: frozenset[ActionKind] = frozenset(ActionKind),
+    at_once: bool = False,
     log: logging.Logger = LOGGER,
     rounds: int = ROUNDS,
 ) -> Maintained:
@@ -137,7 +148,9 @@ def maintain_in_rounds(
     wanted = None if tables is None else tuple(tables)
     done: list[ActionRecord] = []
     for _ in range(rounds):
-        last = maintain(keeper, policy, wanted, holder=holder, kinds=kinds, log=log)
+        last = maintain(
+            keeper, policy, wanted, holder=holder, kinds=kinds, at_once=at_once, log=log
+        )
         done += last.done
         if last.failures or not last.done or any(r.state is not DONE for r in last.done):
             break
@@ -169,7 +182,7 @@ def compact_now(
             failures.append(Failure((table,), error))
     crew = _Crew(keeper, policy, holder, None, log, only_if_due=False)
     done = crew.do(groups)
-    return Maintained((), tuple(done), (), (*failures, *crew.failures))
+    return Maintained((), tuple(done), (), (*failures, *crew.failures, *crew.held))
 
 
 def _full_compaction(facts: TableFacts, wanted: Sequence[Mapping[str, str | None]]) -> Action:
@@ -202,7 +215,9 @@ class _Crew:
     how: Performing | None
     log: logging.Logger
     only_if_due: bool = True
+    at_once: bool = False
     failures: list[Failure] = field(default_factory=list)
+    held: list[Failure] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -232,6 +247,7 @@ class _Crew:
                 return perform(held, still_due, self._how(still_due))
         except LeaseHeldError as error:
             self.log.info("%s", error)
+            self.held.append(Failure(group.tables, error))
         except LakehouseError as error:
             self.log.error("%s", error)
             self.failures.append(Failure(group.tables, error))
@@ -240,7 +256,7 @@ class _Crew:
     def _still_due(self, group: ActionGroup) -> ActionGroup:
         """Decided once more, under lease: by its turn, what was decided may be old."""
         kept = []
-        surroundings = Surroundings(self.keeper)
+        surroundings = Surroundings(self.keeper, self.at_once)
         for action in group.actions:
             policy = self.policy.for_table(action.table)
             looked = look_at(self.keeper, policy, action.table, surroundings, held=True)

@@ -21,9 +21,14 @@ _KINDS = {kind.value: kind for kind in ActionKind}
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is asked once for a look at many tables, each part when it is first needed."""
+    """What is asked once for a look at many tables, each part when it is first needed.
+
+    Args:
+        at_once: whether what failed is tried again without a pause, as a person says so.
+    """
 
     keeper: Keeper
+    at_once: bool = False
 
     def situation(self, facts: TableFacts, policy: TablePolicy, now: datetime) -> Situation:
         """The situation of one table.
@@ -34,7 +39,7 @@ class Surroundings:
             holders=self._readers.holders(facts) if may_expire(facts, policy, now) else (),
             protected_tags=protected_tags(facts),
             compacts_by_itself=facts.table in self._compacted,
-            running=self.keeper.lease_key(facts.table) in self._held,
+            held_by=self._holders.get(self.keeper.lease_key(facts.table)),
             past=self._past.get(facts.table, {}),
         )
 
@@ -43,8 +48,8 @@ class Surroundings:
         return Readers(self.keeper.runtime)
 
     @cached_property
-    def _held(self) -> frozenset[str]:
-        return self.keeper.runtime.leases.held_keys(self.keeper.lease_key(""))
+    def _holders(self) -> Mapping[str, str]:
+        return self.keeper.runtime.leases.holders(self.keeper.lease_key(""))
 
     @cached_property
     def _compacted(self) -> frozenset[str]:
@@ -55,7 +60,8 @@ class Surroundings:
         found: dict[str, dict[ActionKind, Past]] = {}
         for outcome in self.keeper.actions.outcomes():
             if outcome.kind in _KINDS:
-                past = Past(outcome.done_at, outcome.failed_at, outcome.failures)
+                failed_at = None if self.at_once else outcome.failed_at
+                past = Past(outcome.done_at, failed_at, outcome.failures)
                 found.setdefault(outcome.table_name, {})[_KINDS[outcome.kind]] = past
         searched = self.keeper.actions.last_done(ActionKind.FIND_ORPHANS.value)
         for table, record in searched.items():

@@ -45,7 +45,7 @@ def look_at(
     now = keeper.runtime.clock.now()
     situation = surroundings.situation(facts, policy, now)
     if held:
-        situation = replace(situation, running=False)
+        situation = replace(situation, held_by=None)
     return Looked(facts, situation, decide(facts, policy, situation, now))
 
 

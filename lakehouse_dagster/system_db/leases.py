@@ -83,15 +83,15 @@ class Leases:
             return None
         return _lease(row)
 
-    def held_keys(self, beginning: str) -> frozenset[str]:
-        """The keys with this beginning that someone holds now, by one query."""
+    def holders(self, beginning: str) -> dict[str, str]:
+        """Who holds the keys with this beginning now, by one query."""
         query = select(_table).where(
             _columns.key.startswith(beginning, autoescape=True), _columns.holder.is_not(None)
         )
         with self._db.read() as connection:
             rows = connection.execute(query).mappings().all()
         now = self._clock()
-        return frozenset(row["key"] for row in rows if _is_held(row, now))
+        return {row["key"]: row["holder"] for row in rows if _is_held(row, now)}
 
     def renew(self, lease: Lease) -> Lease:
         """Let the lease live for another ``ttl_seconds`` from now.

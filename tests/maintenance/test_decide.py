@@ -11,6 +11,7 @@ import pytest
 from lakehouse_dagster.maintenance.actions import (
     Action,
     ActionKind,
+    Blocked,
     Decision,
     Holder,
     Past,
@@ -25,6 +26,7 @@ from lakehouse_dagster.maintenance.spec import (
     PartitionExpirySpec,
     TablePolicy,
     TagSpec,
+    slack,
 )
 from lakehouse_dagster.paimon.file_facts import TableFacts, TableKind, TagFacts
 from tests.maintenance.facts import MIB, NOW, bucket, table
@@ -148,10 +150,9 @@ def test_what_failed_is_tried_again_later_and_later() -> None:
         return decided(table(UNSETTLED), past={ActionKind.COMPACT_FULL: past})
 
     assert after(4, 1).actions == ()
-    assert (
-        "failed 1 times in a row; tried again after 2026-11-30 03:31 UTC"
-        in after(4, 1).held_back[0]
-    )
+    said = "full compaction failed once; tried again after 2026-11-30 03:31 UTC."
+    assert after(4, 1).held_back == (said,)
+    assert after(4, 1).blocked == (Blocked(ActionKind.COMPACT_FULL, said),)
     assert after(6, 1).actions
     assert after(19, 3).actions == ()
     assert after(21, 3).actions
@@ -170,6 +171,28 @@ def test_snapshots_that_are_young_or_few_stay() -> None:
     assert decided(table(bucket(), **young)).actions == ()
     few = {**OLD, "snapshot_count": 10, "oldest_snapshot_id": 91}
     assert decided(table(bucket(), **few)).actions == ()
+
+
+@pytest.mark.parametrize(("keep_for", "due_after"), [("1d", 26.4), ("10d", 246), ("10h", 11)])
+def test_a_table_that_is_written_all_the_time_is_not_due_all_the_time(
+    keep_for: str, due_after: float
+) -> None:
+    policy = TablePolicy(expire=ExpireSpec(keep_for=keep_for))
+
+    def due(hours: float, **situation: Any) -> tuple[Action, ...]:
+        old = {**OLD, "oldest_snapshot_at": NOW - timedelta(hours=hours)}
+        return decided(table(bucket(), **old), policy, **situation).actions
+
+    assert due(due_after * 0.999) == ()
+    (action,) = due(due_after * 1.001)
+    assert action.older_than == NOW - timedelta(hours=due_after) + slack(ExpireSpec(1, keep_for))
+
+
+def test_a_reader_that_lags_behind_and_moves_on_lets_go_what_is_worth_its_while() -> None:
+    found = decided(table(bucket(), **OLD), holders=(holder("a", 42, 47),))
+    assert found.actions == ()
+    assert "Old snapshots are kept for streaming job a" in found.held_back[0]
+    assert only(decided(table(bucket(), **OLD), holders=(holder("a", 60, 45),))).needed_from == 60
 
 
 def holder(name: str, snapshot: int | None, hours_ago: float | None) -> Holder:
@@ -223,7 +246,7 @@ def test_changelogs_expire_by_their_own_age_and_number() -> None:
 def test_changelogs_that_somebody_still_needs_stay() -> None:
     found = decided(table(bucket(), **CHANGELOGS), KEPT, holders=(holder("a", 20, None),))
     assert only(found).needed_from == 20
-    for needed in (11, None):
+    for needed in (11, 13, None):
         found = decided(table(bucket(), **CHANGELOGS), KEPT, holders=(holder("a", needed, None),))
         assert found.actions == ()
         assert found.held_back[0].startswith("Old changelogs are kept for streaming job a")
@@ -237,6 +260,28 @@ def test_partitions_expire_by_the_time_in_their_value_and_unread_ones_are_named(
     assert found.held_back == (
         "2 partitions stay, as dt is not of the format %Y%m%d: dt=x1, dt=NULL.",
     )
+
+
+def test_where_all_partitions_are_past_none_goes_and_they_are_compacted_as_others() -> None:
+    many = {"files": 12, "small_files": 12, "small_bytes": MIB, "size_bytes": MIB}
+    policy = TablePolicy(partitions=PartitionExpirySpec("90d", format="%Y%m%d"))
+    facts = table(
+        *(bucket(0, day, **many) for day in ("20260101", "20260102", None)), kind=TableKind.APPEND
+    )
+    found = decided(facts, policy)
+    assert only(found).kind is ActionKind.COMPACT
+    assert len(only(found).partitions or ()) == 3
+    assert found.held_back[1] == (
+        "2 partitions are older than 90d, and none is younger, so all of them stay: dt=20260101, "
+        "dt=20260102. Drop them by hand if they are to go; else raise partitions.keep_for."
+    )
+
+
+@pytest.mark.parametrize(("column", "said"), [("day", "day is no partition column"), (None, "the")])
+def test_a_table_without_such_partitions_keeps_all(column: str | None, said: str) -> None:
+    spec = PartitionExpirySpec("90d", column=column)
+    (why,) = decided(table(bucket()), TablePolicy(partitions=spec)).held_back
+    assert why == f"Partitions cannot expire: {said if column else 'the table has none'}."
 
 
 def test_partitions_that_are_due_to_go_are_not_compacted_before() -> None:
@@ -350,7 +395,9 @@ def test_nothing_is_done_to_a_corrupt_table_nor_beside_another_action() -> None:
     assert found == Decision(
         "ods.orders", held_back=("Nothing is done to it: a manifest is gone.",)
     )
-    assert decided(table(UNSETTLED), running=True).actions == ()
+    beside = decided(table(UNSETTLED), held_by="Dagster run 1a2b")
+    reason = "Another action on it is under way: Dagster run 1a2b."
+    assert beside == Decision("ods.orders", (), (reason,), (Blocked(None, reason),))
 
 
 def test_what_is_due_at_once_comes_in_the_order_of_its_use() -> None:
