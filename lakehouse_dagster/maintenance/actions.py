@@ -93,6 +93,8 @@ class Past:
     failed_at: datetime | None = None
     failures: int = 0
     """In a row, since the last success."""
+    error: str | None = None
+    """Why it failed last, in one line."""
     found_files: int = 0
     """By the last search for orphans."""
     found_bytes: int = 0

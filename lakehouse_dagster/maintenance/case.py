@@ -46,6 +46,8 @@ class Case:
             again = past.failed_at + backoff(past.failures)
             often = f"{past.failures} times in a row" if past.failures > 1 else "once"
             reason = f"{kind.value} failed {often}; tried again after {again:%Y-%m-%d %H:%M} UTC."
+            if past.error is not None:
+                reason = f"{reason} It failed with: {past.error}"
             self.held_back.append(reason)
             self.blocked.append(Blocked(kind, reason))
             return False

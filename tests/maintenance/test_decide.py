@@ -153,6 +153,10 @@ def test_what_failed_is_tried_again_later_and_later() -> None:
     said = "full compaction failed once; tried again after 2026-11-30 03:31 UTC."
     assert after(4, 1).held_back == (said,)
     assert after(4, 1).blocked == (Blocked(ActionKind.COMPACT_FULL, said),)
+    past = Past(failed_at=NOW, failures=2, error="It met a conflict.")
+    (said,) = decided(table(UNSETTLED), past={ActionKind.COMPACT_FULL: past}).held_back
+    assert said.startswith("full compaction failed 2 times in a row; tried again after ")
+    assert said.endswith(" UTC. It failed with: It met a conflict.")
     assert after(6, 1).actions
     assert after(19, 3).actions == ()
     assert after(21, 3).actions
