@@ -106,7 +106,19 @@ class Lakehouse:
         object.__setattr__(self, "discover", tuple(self.discover))
         object.__setattr__(self, "other_catalogs", tuple(self.other_catalogs))
         check_catalog_names(self.catalog, self.other_catalogs)
+        self._check_maintenance()
         duration(self.materialize_timeout, what="Lakehouse.materialize_timeout")
+
+    def _check_maintenance(self) -> None:
+        if self.maintenance is None:
+            return
+        from lakehouse_dagster.maintenance.spec import MaintenancePolicy
+
+        if not isinstance(self.maintenance, MaintenancePolicy):
+            raise ConfigurationError(
+                f"Lakehouse.maintenance is {self.maintenance!r}.",
+                remedy="Give MaintenancePolicy(...), or None for no maintenance.",
+            )
 
     def load(
         self,
@@ -302,8 +314,16 @@ class LoadedLakehouse:
         policy = self.lakehouse.maintenance
         figures, upkept = None, dg.Definitions()
         if policy is not None:
+            from lakehouse_dagster.maintenance.declared_tables import check_tables
             from lakehouse_dagster.maintenance.definitions import figures_of_tables, maintenance
 
+            for warning in check_tables(
+                policy,
+                self.project,
+                self.graph.tables,
+                may_be_found=lambda table: wanted(table, self.lakehouse.discover),
+            ):
+                _LOGGER.warning("%s", warning)
             figures = figures_of_tables(self.keeper)
             upkept = maintenance(self.keeper, policy, self.graph, status=status)
         report = sensors.progress_sensor(
