@@ -23,6 +23,7 @@ from lakehouse_dagster.flink import JobManager, Session
 from lakehouse_dagster.maintenance.actions import Action, ActionKind
 from lakehouse_dagster.maintenance.budget import COMPACTIONS, ActionGroup
 from lakehouse_dagster.maintenance.calls import Call, calls_of
+from lakehouse_dagster.maintenance.case import some
 from lakehouse_dagster.maintenance.expire import EXPIRIES, next_expiry
 from lakehouse_dagster.maintenance.flink_calls import (
     FlinkWork,
@@ -228,7 +229,7 @@ class _Work:
                 answer = self._in_gateway(session, expiry.text)
                 if answer[:1] == ("0",):
                     return  # Paimon keeps more: a consumer came, or the writer was faster
-                self.how.on_progress(f"{self._what}: {answer[0]} are gone, {expiry.left} to go")
+                self.how.on_progress(f"{self._told_as}: {answer[0]} are gone, {expiry.left} to go")
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -254,7 +255,7 @@ class _Work:
             work = FlinkWork(call.text, _job_id(self.records[0].id, number, attempt), name[:200])
             with self._session() as session:
                 self._note({"flink_job_id": work.job_id, "attempts": attempt})
-                self.how.on_progress(f"{self._what}: attempt {attempt}, Flink job {work.job_id}")
+                self.how.on_progress(f"{self._told_as}: attempt {attempt}, Flink job {work.job_id}")
                 try:
                     self._watched(session, work, last=number == len(self.calls) - 1)
                     return
@@ -297,16 +298,18 @@ class _Work:
             nonlocal told
             if seconds - told >= _TOLD_EVERY_SECONDS:
                 told = seconds
-                self.how.on_progress(
-                    f"{self._what} of {', '.join(self.held.tables)[:200]}: {who} is "
-                    f"{state} after {in_words(seconds)}"
-                )
+                self.how.on_progress(f"{self._told_as}: {who} is {state} after {in_words(seconds)}")
 
         return poll
 
     @property
     def _what(self) -> str:
         return self.group.actions[0].kind.value
+
+    @property
+    def _told_as(self) -> str:
+        """How progress begins: others may be under way at the same time."""
+        return f"{self._what} of {some(self.held.tables)}"
 
     def _note(self, changes: ActionChanges) -> None:
         actions = self.held.keeper.actions
