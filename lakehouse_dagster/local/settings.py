@@ -138,7 +138,7 @@ class TaskManagerMemory:
             "taskmanager.memory.task.off-heap.size": "0m",
             "taskmanager.memory.network.min": f"{self.network_mib}m",
             "taskmanager.memory.network.max": f"{self.network_mib}m",
-            # Of 32 KiB each, for every result that a batch job sorts by. Flink's 512 are half of all
+            # Of 32 KiB each, for every result that a batch job sorts. Flink's 512 are half of all
             # network memory here: a compaction of two tables, or a rescaling, wants two results.
             "taskmanager.network.sort-shuffle.min-buffers": str(_BUFFERS_A_RESULT),
             "taskmanager.memory.managed.size": f"{self.managed_mib}m",

@@ -12,6 +12,7 @@ from datetime import timedelta
 from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, MaintenanceError
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
 from lakehouse_dagster.maintenance.budget import ActionGroup, Postponed, within_budget
+from lakehouse_dagster.maintenance.damage import Damage
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.perform import Performing, perform, settle_all
 from lakehouse_dagster.maintenance.situation import Surroundings, tables_to_look_at
@@ -174,9 +175,10 @@ def compact_now(
     What cannot be compacted is a failure, and the other tables are compacted.
     """
     groups, failures = [], []
+    damage = Damage(keeper)
     for table in tables:
         try:
-            action = _full_compaction(keeper.facts(table), partitions)
+            action = _full_compaction(damage.seen_in(keeper.facts(table)), partitions)
             groups.append(ActionGroup((action,)))
         except LakehouseError as error:
             failures.append(Failure((table,), error))

@@ -23,6 +23,7 @@ from lakehouse_dagster.maintenance.actions import Partition
 from lakehouse_dagster.maintenance.altering import set_option
 from lakehouse_dagster.maintenance.calls import partition_spec
 from lakehouse_dagster.maintenance.case import partition_in_words
+from lakehouse_dagster.maintenance.damage import Damage
 from lakehouse_dagster.maintenance.flink_calls import FlinkWork, gateway_session, run_job
 from lakehouse_dagster.maintenance.held import HeldTables, Keeper
 from lakehouse_dagster.maintenance.own_commits import will_commit, with_commit_users
@@ -98,7 +99,7 @@ def rescale(
     """
     runtime = keeper.runtime
     with keeper.hold([table], holder) as held:
-        facts = keeper.facts(table)
+        facts = Damage(keeper).seen_in(keeper.facts(table))
         chosen = _chosen(facts, partitions)
         _refuse_unfit(facts, buckets)
         with runtime.cluster.job_manager() as job_manager:

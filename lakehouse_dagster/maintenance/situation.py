@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 
 from lakehouse_dagster.maintenance.actions import ActionKind, Past, Situation
+from lakehouse_dagster.maintenance.damage import Damage
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.needs import Readers, may_expire, protected_tags
 from lakehouse_dagster.maintenance.spec import TablePolicy
@@ -42,6 +43,11 @@ class Surroundings:
             held_by=self._holders.get(self.keeper.lease_key(facts.table)),
             past=self._past.get(facts.table, {}),
         )
+
+    @cached_property
+    def damage(self) -> Damage:
+        """Which files actions have found to be gone."""
+        return Damage(self.keeper)
 
     @cached_property
     def _readers(self) -> Readers:

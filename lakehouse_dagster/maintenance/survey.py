@@ -41,7 +41,7 @@ def look_at(
     Raises:
         LakehouseError: it cannot be looked at.
     """
-    facts = keeper.facts(table)
+    facts = surroundings.damage.seen_in(keeper.facts(table))
     now = keeper.runtime.clock.now()
     situation = surroundings.situation(facts, policy, now)
     if held:

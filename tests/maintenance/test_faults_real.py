@@ -175,7 +175,7 @@ def test_while_one_acts_on_a_table_another_does_nothing(
     with tables.keeper.hold([table], "somebody else"):
         outcome = maintain(keeper, COMPACTING, [table], holder="a test")
     assert (outcome.done, calls(gateway_proxy)) == ((), 0)
-    assert outcome.decisions[0].held_back == ("Another action on it is under way.",)
+    assert outcome.decisions[0].held_back == ("Another action on it is under way: somebody else.",)
 
 
 def test_a_run_that_was_replaced_is_stopped_before_its_next_call(
