@@ -109,13 +109,15 @@ class Situation:
     Args:
         holders: who still needs old snapshots.
         protected_tags: tags on which branches stand.
-        compacts_by_itself: a dedicated compaction job of ours runs for the table.
+        compaction_job: the streaming job that the policy declares for its compaction, if any.
+        compacts_by_itself: such a job is to run now.
         held_by: who acts on the table now; None if nobody does.
         past: what became of each kind of action.
     """
 
     holders: tuple[Holder, ...] = ()
     protected_tags: frozenset[str] = frozenset()
+    compaction_job: str | None = None
     compacts_by_itself: bool = False
     held_by: str | None = None
     past: Mapping[ActionKind, Past] = field(default_factory=dict, hash=False)
@@ -140,6 +142,7 @@ class Blocked:
 class Decision:
     """What a table is due for, and what is not done though it would be due, and why.
 
+    ``figures`` are the table's, by name, as shown where nothing is due.
     ``blocked`` is what of that ends by itself or by a person's word; ``advice`` is what a person
     could do about the table's layout.
     """
@@ -149,3 +152,4 @@ class Decision:
     held_back: tuple[str, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     advice: tuple[str, ...] = ()
+    figures: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -1,18 +1,46 @@
-"""What a person could do about the layout of a table; nothing here is done by itself."""
+"""What a person could do about a table; nothing here is done by itself."""
 
 from __future__ import annotations
 
 import math
 
-from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.maintenance.actions import Situation
+from lakehouse_dagster.paimon.file_facts import POSTPONED_BUCKETS, TableFacts
 
 BUCKET_BYTES = 1024**3
 """A bucket is read, written and compacted by one task: Paimon's page on data distribution advises
 about 1 GB at most."""
 
 
-def advice_on(facts: TableFacts) -> tuple[str, ...]:
-    """Advice on a table's number of buckets, if it has a fixed one."""
+def advice_on(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
+    """All advice on a table."""
+    return (*on_its_compaction_job(facts, situation), *_on_its_buckets(facts))
+
+
+def on_its_compaction_job(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
+    """Why a table does not get the compaction that is declared, ``compaction: dedicated``."""
+    table, job = facts.table, situation.compaction_job
+    if job is None:
+        return ()
+    if facts.total_buckets == POSTPONED_BUCKETS:
+        return (
+            "compaction: dedicated is declared, but only batch compaction puts rows into the "
+            "buckets of a table with 'bucket' = '-2': it goes on. Write compaction: batch.",
+        )
+    if not facts.write_only:
+        return (
+            "compaction: dedicated is declared, but its writers compact it still: run `lakehouse "
+            f"tables dedicate {table}`, or write compaction: batch.",
+        )
+    if not situation.compacts_by_itself:
+        return (
+            f"Nobody compacts it: it is write-only, and its compaction job {job} is not to run. "
+            f"Run `lakehouse jobs start {job}`, or `lakehouse tables undedicate {table}`.",
+        )
+    return ()
+
+
+def _on_its_buckets(facts: TableFacts) -> tuple[str, ...]:
     if facts.total_buckets <= 0 or not facts.buckets:
         return ()
     large = [bucket for bucket in facts.buckets if bucket.size_bytes > BUCKET_BYTES]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import ActionKind
+from lakehouse_dagster.maintenance.advice import on_its_compaction_job
 from lakehouse_dagster.maintenance.case import partition_in_words
 from lakehouse_dagster.maintenance.spec import (
     CheckBounds,
@@ -18,7 +19,7 @@ from lakehouse_dagster.maintenance.spec import (
     slack,
     span,
 )
-from lakehouse_dagster.paimon.file_facts import POSTPONED_BUCKETS, BucketFacts
+from lakehouse_dagster.paimon.file_facts import POSTPONED_BUCKETS, BucketFacts, TableKind
 from lakehouse_dagster.streaming.checks import ERROR, WARN, CheckOutcome
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _small_files(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
     if fails:
         text += (
             f" At most {bounds.small_files} may be, or {bounds.small_share:.0%}."
-            f"{_held_back(looked, ActionKind.COMPACT, ActionKind.COMPACT_FULL)}"
+            f"{_why_not_compacted(looked)}"
         )
     figures = {"small_files": small, "files": facts.files, "small_share": round(share, 3)}
     return CheckOutcome(not fails, WARN, text, figures)
@@ -86,11 +87,13 @@ def _small_files(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
 
 def _backlog(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
     facts = looked.facts
-    worst = max(facts.buckets, key=lambda bucket: bucket.level0_files, default=None)
+    # All files of an append table lie on level 0, and are merged with nothing.
+    keyed = facts.buckets if facts.kind is not TableKind.APPEND else ()
+    worst = max(keyed, key=lambda bucket: bucket.level0_files, default=None)
     level0 = worst.level0_files if worst is not None else 0
     postponed = sum(b.files for b in facts.buckets if b.bucket == POSTPONED_BUCKETS)
     figures = {"level0_files": level0, "postponed_files": postponed}
-    said = _held_back(looked, ActionKind.COMPACT, ActionKind.COMPACT_FULL)
+    said = _why_not_compacted(looked)
     if postponed > bounds.postponed_files:
         text = f"{postponed} files are seen by no reader before they are compacted.{said}"
         return CheckOutcome(False, ERROR, text, figures)
@@ -99,6 +102,8 @@ def _backlog(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
         return CheckOutcome(
             False, ERROR if level0 > 2 * bounds.level0_files else WARN, text, figures
         )
+    if facts.kind is TableKind.APPEND:
+        return CheckOutcome(True, WARN, "No files of an append table wait to be merged by key.")
     return CheckOutcome(True, WARN, f"At most {level0} unmerged files in a bucket.", figures)
 
 
@@ -137,6 +142,13 @@ def _orphans(looked: Looked, spec: OrphanSpec, bounds: CheckBounds) -> CheckOutc
         text += f" They are more than {spec.most_files}: a person must look before they go."
         return CheckOutcome(False, ERROR, text, figures)
     return CheckOutcome(search.found_files <= bounds.orphan_files, WARN, text, figures)
+
+
+def _why_not_compacted(looked: Looked) -> str:
+    """Who keeps it from being compacted, as far as that is known."""
+    missing = on_its_compaction_job(looked.facts, looked.situation)
+    held_back = _held_back(looked, ActionKind.COMPACT, ActionKind.COMPACT_FULL)
+    return "".join(f" {why}" for why in missing) + held_back
 
 
 def _held_back(looked: Looked, *kinds: ActionKind) -> str:

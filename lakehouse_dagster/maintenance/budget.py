@@ -6,6 +6,7 @@ the disk, for each megabyte that must be written again. What only deletes comes 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -45,19 +46,37 @@ class RunPlan:
     postponed: tuple[Postponed, ...]
 
 
-def within_budget(decisions: Iterable[Decision], limits: Limits, *, running: int = 0) -> RunPlan:
-    """Choose what one run does of all that is due.
+@dataclass(frozen=True)
+class Spent:
+    """What a run has taken of its limits already."""
 
-    Of each table only the first action is taken: the next is decided by what it leaves behind.
+    actions: int = 0
+    rewrite_bytes: int = 0
+
+    def and_for(self, groups: Iterable[ActionGroup]) -> Spent:
+        """The same, and these as well."""
+        chosen = [action for group in groups for action in group.actions]
+        return Spent(
+            self.actions + len(chosen),
+            self.rewrite_bytes + sum(action.rewrite_bytes for action in chosen),
+        )
+
+
+def within_budget(
+    decisions: Iterable[Decision], limits: Limits, *, running: int = 0, spent: Spent | None = None
+) -> RunPlan:
+    """Choose what a run does next of all that is due.
+
+    Of each table only the first action that can be afforded is taken: the next is decided by what
+    it leaves behind.
 
     Args:
         decisions: of all tables.
         limits: over all tables.
         running: actions that are under way on the cluster.
+        spent: by the same run before.
     """
-    first = [decision.actions[0] for decision in decisions if decision.actions]
-    ranked = sorted(first, key=lambda action: (-benefit_per_mebibyte(action), action.table))
-    chosen, postponed = _affordable(ranked, limits)
+    chosen, postponed = _affordable([d.actions for d in decisions], limits, spent or Spent())
     groups = _grouped(chosen, size_bytes(limits.small_table))
     free = max(0, limits.concurrent - running)
     if not free:
@@ -72,23 +91,34 @@ def benefit_per_mebibyte(action: Action) -> float:
     return action.benefit / max(1.0, action.rewrite_bytes / _MEBIBYTE)
 
 
-def _affordable(ranked: Sequence[Action], limits: Limits) -> tuple[list[Action], list[Postponed]]:
+def _affordable(
+    due: Iterable[Sequence[Action]], limits: Limits, spent: Spent
+) -> tuple[list[Action], list[Postponed]]:
     budget = size_bytes(limits.size_a_run)
     chosen: list[Action] = []
     postponed: list[Postponed] = []
-    spent = 0
-    for action in ranked:
-        if len(chosen) >= limits.actions_a_run:
+    number, taken = spent.actions, spent.rewrite_bytes
+    ranked = [(_rank(actions[0]), tuple(actions)) for actions in due if actions]
+    heapq.heapify(ranked)
+    while ranked:
+        _, (action, *others) = heapq.heappop(ranked)
+        if number >= limits.actions_a_run:
             reason = f"One run does at most {limits.actions_a_run} actions."
-            postponed.append(Postponed(action, reason))
-        elif spent and spent + action.rewrite_bytes > budget:
+            postponed += [Postponed(left, reason) for left in (action, *others)]
+        elif taken and action.rewrite_bytes and taken + action.rewrite_bytes > budget:
             # The first one is always taken: else a table larger than the budget never is.
-            better = f"{len(chosen)} actions with more benefit per byte take {spent} bytes"
+            better = f"{number} actions with more benefit per byte take {taken} bytes"
             postponed.append(Postponed(action, f"{better} of {budget} bytes a run."))
+            if others:
+                heapq.heappush(ranked, (_rank(others[0]), tuple(others)))
         else:
             chosen.append(action)
-            spent += action.rewrite_bytes
+            number, taken = number + 1, taken + action.rewrite_bytes
     return chosen, postponed
+
+
+def _rank(action: Action) -> tuple[float, str]:
+    return -benefit_per_mebibyte(action), action.table
 
 
 def _grouped(actions: Sequence[Action], small_below_bytes: int) -> list[ActionGroup]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from lakehouse_dagster.durations import in_words
 from lakehouse_dagster.maintenance.actions import (
     Action,
     ActionKind,
@@ -49,7 +50,9 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
         return Decision(facts.table, held_back=(f"Nothing is done to it: {facts.problem}",))
     if situation.held_by is not None:
         reason = f"Another action on it is under way: {situation.held_by}."
-        return Decision(facts.table, held_back=(reason,), blocked=(Blocked(None, reason),))
+        return Decision(
+            facts.table, (), (reason,), (Blocked(None, reason),), figures=figures_of(facts, now)
+        )
     if facts.snapshot_id is None:
         return Decision(facts.table)
     case = Case(facts, policy, situation, now)
@@ -57,7 +60,25 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
     merged = _DueToMerge(case, going.past_partitions).due()
     actions = (*([merged] if merged else []), *going.due())
     held_back, blocked = tuple(case.held_back), tuple(case.blocked)
-    return Decision(facts.table, actions, held_back, blocked, advice_on(facts))
+    advice = advice_on(facts, situation)
+    return Decision(facts.table, actions, held_back, blocked, advice, figures_of(facts, now))
+
+
+def figures_of(facts: TableFacts, now: datetime) -> dict[str, str]:
+    """What decides on a table, as people read it."""
+    oldest = facts.oldest_snapshot_at
+    age = "" if oldest is None else f", the oldest {in_words((now - oldest).total_seconds())} old"
+    merged = {"level 0": str(facts.level0_files)} if facts.kind is not TableKind.APPEND else {}
+    changelogs = {"changelogs": str(facts.changelog_count)} if facts.changelog_count else {}
+    return {
+        "files": str(facts.files),
+        "bytes": str(facts.size_bytes),
+        **merged,
+        "small files": str(facts.small_files),
+        "snapshots": f"{facts.snapshot_count}{age}",
+        **changelogs,
+        "manifests": str(facts.manifest_files),
+    }
 
 
 @dataclass(frozen=True)
@@ -76,7 +97,7 @@ class _DueToMerge:
         spec = policy.compact
         if spec is None or policy.compaction is Compaction.OFF:
             return None
-        if self.case.situation.compacts_by_itself:
+        if self.case.situation.compacts_by_itself or self._declared_otherwise:
             return None
         full = self._chosen(spec, ActionKind.COMPACT_FULL, self._wants_full)
         return full or self._chosen(spec, ActionKind.COMPACT, self._wants_minor)
@@ -157,6 +178,15 @@ class _DueToMerge:
         """
         limit = bucket.small_files * size_bytes(spec.size_a_small_file)
         return bucket.small_bytes <= limit or bucket.small_bytes >= self._target_file_bytes
+
+    @property
+    def _declared_otherwise(self) -> bool:
+        """Whether a job of its own is to compact it, though none may do so yet or any more.
+
+        Its writers do, or a person stopped that job: a batch compaction is not what was declared.
+        """
+        declared = self.case.situation.compaction_job is not None
+        return declared and self.facts.total_buckets != POSTPONED_BUCKETS
 
     @property
     def _keyed(self) -> bool:

@@ -50,6 +50,7 @@ class BucketFacts:
         partition: column and value.
         bucket: its number; -2 where rows wait to be put into buckets (``bucket = -2``).
         records: rows in files, before merging by key.
+        level0_files: those on level 0, where all files of an append table lie.
         small_files: those below :data:`SMALL_SHARE` of ``target-file-size``.
         settled_bytes: what lies on the highest level in use; a full compaction leaves all there.
         deleted_records: rows that deletion vectors mark.
@@ -157,7 +158,9 @@ class TableFacts:
 
     @property
     def level0_files(self) -> int:
-        """Live data files that nothing has merged yet."""
+        """Live data files that nothing has merged by key yet; none of an append table's wait."""
+        if self.kind is TableKind.APPEND:
+            return 0
         return sum(bucket.level0_files for bucket in self.buckets)
 
     @property

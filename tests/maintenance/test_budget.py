@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
-from lakehouse_dagster.maintenance.budget import RunPlan, within_budget
+from lakehouse_dagster.maintenance.budget import RunPlan, Spent, within_budget
 from lakehouse_dagster.maintenance.spec import Limits
 from tests.maintenance.facts import MIB
 
@@ -66,3 +66,28 @@ def test_of_each_table_only_the_first_action_is_taken() -> None:
     assert [g.actions[0].kind for g in within_budget([both], Limits()).groups] == [
         ActionKind.COMPACT_FULL
     ]
+
+
+def test_what_a_run_did_before_counts_against_its_limits() -> None:
+    limits = Limits(size_a_run="1000 mb", actions_a_run=5, small_table="1 mb")
+    before = Spent(4, 900 * MIB)
+    plan = within_budget([due("a", 300, 20)], limits, spent=before)
+    assert plan.groups == ()
+    assert plan.postponed[0].reason == (
+        "4 actions with more benefit per byte take 943718400 bytes of 1048576000 bytes a run."
+    )
+    plan = within_budget([due("a", 30, 20), due("b", 20, 5)], limits, spent=before)
+    assert tables(plan) == [("a",)]
+    assert plan.postponed[0].reason == "One run does at most 5 actions."
+    assert before.and_for(plan.groups) == Spent(5, 930 * MIB)
+
+
+def test_a_table_whose_compaction_waits_gets_what_else_is_due() -> None:
+    compaction, expiry = due("b", 900, 90), due("b", 0, 5, ActionKind.EXPIRE_SNAPSHOTS)
+    both = Decision("b", (*compaction.actions, *expiry.actions))
+    plan = within_budget([due("a", 900, 500), both], Limits(size_a_run="1 gb", small_table="1 mb"))
+    assert [(g.actions[0].table, g.actions[0].kind) for g in plan.groups] == [
+        ("b", ActionKind.EXPIRE_SNAPSHOTS),
+        ("a", ActionKind.COMPACT_FULL),
+    ]
+    assert [p.action for p in plan.postponed] == list(compaction.actions)

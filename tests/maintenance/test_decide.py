@@ -135,6 +135,73 @@ def test_nobody_compacts_a_table_whose_compaction_is_off_or_that_has_its_own_job
     assert found.actions == ()
 
 
+DEDICATED = TablePolicy(Compaction.DEDICATED)
+WRITE_ONLY = {"write-only": "true"}
+
+
+@pytest.mark.parametrize(
+    ("options", "runs", "said"),
+    [
+        (
+            {},
+            False,
+            "declared, but its writers compact it still: run `lakehouse tables dedicate od",
+        ),
+        (
+            {},
+            True,
+            "declared, but its writers compact it still: run `lakehouse tables dedicate ods",
+        ),
+        (
+            WRITE_ONLY,
+            False,
+            "Nobody compacts it: it is write-only, and its compaction job compact-",
+        ),
+        (WRITE_ONLY, True, None),
+    ],
+)
+def test_a_table_that_is_to_have_its_own_compaction_job_gets_no_other_compaction(
+    options: dict[str, str], runs: bool, said: str | None
+) -> None:
+    found = decided(
+        table(UNSETTLED, options=options),
+        DEDICATED,
+        compaction_job="compact-ods.orders",
+        compacts_by_itself=runs,
+    )
+    assert found.actions == ()
+    assert len(found.advice) == (said is not None)
+    assert said is None or said in found.advice[0]
+
+
+def test_rows_that_wait_for_buckets_are_compacted_whatever_is_declared() -> None:
+    waiting = bucket(-2, files=4, level0_files=4)
+    found = decided(
+        table(waiting, total_buckets=-2), DEDICATED, compaction_job="compact-ods.orders"
+    )
+    assert only(found).kind is ActionKind.COMPACT
+    assert "Write compaction: batch." in found.advice[0]
+
+
+def test_a_table_that_nobody_can_give_a_compaction_job_is_compacted_in_batches() -> None:
+    assert only(decided(table(UNSETTLED), DEDICATED)).kind is ActionKind.COMPACT_FULL
+
+
+def test_the_figures_are_told_though_nothing_is_due() -> None:
+    old = {"oldest_snapshot_at": NOW - timedelta(hours=20), "snapshot_count": 7}
+    found = decided(table(bucket(level0_files=2), **old))
+    assert found.actions == ()
+    assert found.figures == {
+        "files": "1",
+        "bytes": str(100 * MIB),
+        "level 0": "2",
+        "small files": "0",
+        "snapshots": "7, the oldest 20h old",
+        "manifests": "3",
+    }
+    assert "level 0" not in decided(table(bucket(), kind=TableKind.APPEND)).figures
+
+
 def test_compaction_waits_for_its_window() -> None:
     policy = TablePolicy(compact=CompactSpec(cron="0 5 * * *"))
     found = decided(table(UNSETTLED), policy)
