@@ -77,6 +77,10 @@ def foreign_commits(runtime: Runtime, table: str, users: Sequence[str]) -> Forei
 
 
 def look_for_foreign_commits(runtime: Runtime, table: str) -> ForeignCommits:
-    """The same for the table's newest snapshots."""
+    """The same for the table's newest snapshots, as far back as it is known what we committed."""
+    from lakehouse_dagster.system_db.maintenance_actions import REMEMBERED
+
+    since = runtime.clock.now() - REMEMBERED
     newest = runtime.catalog.open().table(table).newest_snapshots(SNAPSHOTS_LOOKED_AT)
-    return foreign_commits(runtime, table, writing_users(newest))
+    lately = [snapshot for snapshot in newest if snapshot.committed_at >= since]
+    return foreign_commits(runtime, table, writing_users(lately))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypedDict
 
@@ -29,6 +29,8 @@ from lakehouse_dagster.system_db.schema import UtcDateTime
 
 _actions = schema.maintenance_actions
 
+REMEMBERED = timedelta(days=30)
+"""Older actions are forgotten, but for the last of each kind on a table."""
 COMMITS_AFTER = "commits_after"
 """In the details of an action that commits to its table: the newest snapshot before it began."""
 COMMIT_USERS = "commit_users"

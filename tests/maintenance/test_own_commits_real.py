@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,6 +14,7 @@ from lakehouse_dagster.maintenance.budget import ActionGroup
 from lakehouse_dagster.maintenance.own_commits import will_commit
 from lakehouse_dagster.maintenance.perform import Performing, perform, settle_all
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
+from lakehouse_dagster.streaming.runtime import Clock, utc_now
 from lakehouse_dagster.system_db.maintenance_actions import ActionState
 from tests.maintenance.tables import Tables
 from tests.support.fixtures import lab
@@ -102,3 +105,7 @@ def test_a_stranger_who_overwrites_while_partitions_are_dropped_is_told(tables: 
     newest = tables.lab.catalog.open().table(TABLE).newest_snapshots(100)
     _, stranger = [s.commit_user for s in newest if s.commit_kind == "OVERWRITE"]
     assert others(tables) == ForeignCommits((stranger,))
+    # A month later what we did is forgotten, and so is what others did.
+    later = Clock(now=lambda: utc_now() + timedelta(days=31))
+    runtime = replace(tables.keeper.runtime, clock=later)
+    assert look_for_foreign_commits(runtime, TABLE) == ForeignCommits(())
