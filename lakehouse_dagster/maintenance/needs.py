@@ -1,22 +1,31 @@
-"""Who still needs old snapshots of a table: consumers, branches, and how far our jobs have read.
+"""Who still needs old snapshots of a table: consumers, branches, and our jobs.
 
 What a job of ours would read again stands in the restore points that its next start may choose
 (``read_again.py``). Where that cannot be known, everything is kept rather than too little.
+
+A writer needs its own newest commit. Restored, it commits once more what its restore point holds,
+and Paimon leaves that out only where it finds a snapshot of the same commit user that is as new:
+without one the same files are added twice, and every restart fails for the conflict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from lakehouse_dagster.maintenance.actions import Holder
 from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
 from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, slack, span
-from lakehouse_dagster.paimon import TableReader
+from lakehouse_dagster.paimon import Snapshot, TableReader
 from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.streaming.commits import END_OF_INPUT
 from lakehouse_dagster.streaming.runtime import Runtime
+
+_COMMITS_LOOKED_AT = 1_000
+_SKEW = timedelta(minutes=5)
+"""By so much the clocks of Flink and of the place of its checkpoints may differ."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,11 @@ class Readers:
         for job in self._of_any:
             if facts.table not in job.tables:
                 yield _holder("streaming job", job.name, None, facts, table)
+        for job in self._all:
+            if facts.table in job.writes and job.commit_user:
+                commit = _to_be_found_again(job, facts, table)
+                if commit is not None:
+                    yield Holder("writer", job.name, commit.id, commit.committed_at)
 
     @cached_property
     def _all(self) -> tuple[ReadAgain, ...]:
@@ -56,6 +70,25 @@ class Readers:
             for table in job.tables:
                 found.setdefault(table, []).append(job)
         return found
+
+
+def _to_be_found_again(job: ReadAgain, facts: TableFacts, table: TableReader) -> Snapshot | None:
+    """A writer's newest commit, if it may have to start again from before that commit."""
+    newest = facts.snapshot_id or 0
+    last = max(facts.oldest_snapshot_id or 1, newest - _COMMITS_LOOKED_AT)
+    for number in range(newest, last - 1, -1):
+        snapshot = table.snapshot(number)
+        if snapshot is None:
+            continue
+        if job.oldest is not None and snapshot.committed_at < job.oldest.completed_at - _SKEW:
+            return None  # what a checkpoint holds is committed after it is complete
+        own = snapshot.commit_user.startswith(job.commit_user)
+        if not own or snapshot.commit_identifier >= END_OF_INPUT:
+            continue
+        if job.oldest is None or snapshot.commit_identifier >= job.oldest.checkpoint_id:
+            return snapshot
+        return None
+    return None
 
 
 def may_expire(facts: TableFacts, policy: TablePolicy, now: datetime) -> bool:

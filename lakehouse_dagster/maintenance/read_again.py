@@ -1,4 +1,5 @@
-"""Which snapshots of which tables our streaming jobs would read again if they had to restart now.
+"""Which snapshots of which tables our streaming jobs would read again if they had to restart now,
+and which of their own commits they would have to find again.
 
 A restart, Flink's or ours, begins from a restore point that is there now or from a later one, and
 positions only advance from one to the next: so what the oldest one needs that could be chosen is
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 from lakehouse_dagster.errors import ConfigurationError, FlinkError
@@ -20,6 +22,7 @@ from lakehouse_dagster.flink import (
     SourceKind,
     known_checkpoint_metadata,
 )
+from lakehouse_dagster.flink.restore_points import completed_at
 from lakehouse_dagster.sql.model import TableName
 from lakehouse_dagster.streaming import settings as job_settings
 from lakehouse_dagster.streaming.positions import tables_of
@@ -35,6 +38,15 @@ _BRANCH = "$branch_"
 
 
 @dataclass(frozen=True)
+class RestorePoint:
+    """A restore point on disk: of which checkpoint, when it was complete, and what it holds."""
+
+    checkpoint_id: int
+    completed_at: datetime
+    metadata: CheckpointMetadata
+
+
+@dataclass(frozen=True)
 class ReadAgain:
     """What one job needs.
 
@@ -43,11 +55,17 @@ class ReadAgain:
         tables: the first snapshot that it would read again, by ``database.table``; None where
             that is not known.
         may_read_others: it may read any other table too, from an unknown snapshot on.
+        writes: the tables that it commits to.
+        commit_user: what the users of its commits begin with; empty where they are not marked.
+        oldest: the oldest restore point that a restart might begin from; None if not known.
     """
 
     name: str
     tables: Mapping[str, int | None] = field(hash=False)
     may_read_others: bool = False
+    writes: frozenset[str] = frozenset()
+    commit_user: str = ""
+    oldest: RestorePoint | None = None
 
 
 def read_again(runtime: Runtime) -> tuple[ReadAgain, ...]:
@@ -87,18 +105,23 @@ def _of_job(places: _Places, record: JobRecord, newest: Incarnation) -> ReadAgai
         points = None
     if points is not None and not points:
         return None
+    written = frozenset() if job is None else frozenset((*job.sink_keys, *job.compacts))
+    user = job_settings.commit_user_start(record.effective_operator_name)
     if points is None or None in points:
-        return ReadAgain(record.name, dict.fromkeys(map(_base, reads)), not believed)
+        unknown = dict.fromkeys(map(_base, reads))
+        return ReadAgain(record.name, unknown, not believed, written, user)
+    known = [point for point in points if point is not None]
     tables: dict[str, int | None] = {}
     others = False
-    for point in filter(None, points):
-        found = _Tables.of(point, reads, record.effective_operator_name)
+    for point in known:
+        found = _Tables.of(point.metadata, reads, record.effective_operator_name)
         for table, needed in found.known.items():
             tables[table] = _earlier(tables.get(table, needed), needed)
         if found.unassigned:
             tables |= dict.fromkeys(found.left)
             others = others or not believed or not found.left
-    return ReadAgain(record.name, tables, others)
+    oldest = min(known, key=lambda point: point.checkpoint_id)
+    return ReadAgain(record.name, tables, others, written, user, oldest)
 
 
 def _reads(job: StreamingJob | None) -> tuple[TableName, ...]:
@@ -194,7 +217,7 @@ class _Places:
 
 def _restore_points(
     places: _Places, job: StreamingJob | None, newest: Incarnation
-) -> tuple[CheckpointMetadata | None, ...] | None:
+) -> tuple[RestorePoint | None, ...] | None:
     """What a start would choose from, None in place of what cannot be read.
 
     Empty when there certainly is nothing to go on from; None when that is not known.
@@ -211,16 +234,23 @@ def _restore_points(
     return () if newest.state.is_over and not had_any else None
 
 
-def _of_life(life: Incarnation, directory: str | None) -> tuple[CheckpointMetadata | None, ...]:
+def _of_life(life: Incarnation, directory: str | None) -> tuple[RestorePoint | None, ...]:
     """Its checkpoints that are newer than its savepoint, or else that."""
-    found: list[CheckpointMetadata | None] = []
+    found: list[RestorePoint | None] = []
     for _ in range(_ATTEMPTS):
         found = []
         for candidate in candidates_of(life, directory):
             if not candidate.is_savepoint or not found:
-                found.append(known_checkpoint_metadata(candidate.path))
+                found.append(_read(candidate.path))
             if candidate.is_savepoint:
                 break
         if None not in found:
             break
     return tuple(found)
+
+
+def _read(path: str) -> RestorePoint | None:
+    metadata, at = known_checkpoint_metadata(path), completed_at(path)
+    if metadata is None or at is None:
+        return None
+    return RestorePoint(metadata.checkpoint_id, at, metadata)

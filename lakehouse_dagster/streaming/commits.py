@@ -18,7 +18,7 @@ from lakehouse_dagster.streaming.settings import commit_user_start
 
 SNAPSHOTS_LOOKED_AT = 100
 """A job's newest commit is looked for among so many of a table's newest snapshots."""
-_END_OF_INPUT = 2**62
+END_OF_INPUT = 2**62
 """Commits at the end of a bounded source bear no checkpoint's number but the greatest there is."""
 
 
@@ -81,5 +81,5 @@ def _first_beyond(
     if not own:
         return None
     last = own[-1]
-    is_beyond = checkpoint_id < last.commit_identifier < _END_OF_INPUT and last.committed_at > at
+    is_beyond = checkpoint_id < last.commit_identifier < END_OF_INPUT and last.committed_at > at
     return last if is_beyond else None

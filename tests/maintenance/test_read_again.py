@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
+from lakehouse_dagster.maintenance.read_again import read_again
 from lakehouse_dagster.sql import transport
 from lakehouse_dagster.streaming.runtime import Runtime, utc_now
 from lakehouse_dagster.system_db import DesiredState, IncarnationState
@@ -144,7 +145,20 @@ def test_a_job_whose_script_is_not_known_may_read_any_table(life: Life) -> None:
     life.begin(fingerprint="of a script that holds a secret")
     life.change(checkpoint_path=life.checkpoint(7, PENDING), checkpoint_id=7)
     (found,) = read_again(life.runtime)
-    assert found == ReadAgain(NAME, {}, may_read_others=True)
+    assert (dict(found.tables), found.may_read_others, found.writes) == ({}, True, frozenset())
+
+
+def test_a_writer_is_known_by_its_tables_its_user_and_its_oldest_restore_point(life: Life) -> None:
+    life.begin()
+    (unknown,) = read_again(life.runtime)
+    assert (unknown.writes, unknown.commit_user) == ({"m.read"}, "reader_")
+    assert unknown.oldest is None
+    life.change(checkpoint_path=life.checkpoint(7, PENDING), checkpoint_id=7)
+    (found,) = read_again(life.runtime)
+    assert (found.writes, found.commit_user) == ({"m.read"}, "reader_")
+    assert found.oldest is not None
+    assert found.oldest.checkpoint_id == found.oldest.metadata.checkpoint_id
+    assert utc_now() - found.oldest.completed_at < timedelta(minutes=1)
 
 
 def test_an_edited_script_does_not_hide_what_the_running_one_reads(life: Life) -> None:
