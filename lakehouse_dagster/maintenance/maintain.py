@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from lakehouse_dagster.errors import LakehouseError, LeaseHeldError, MaintenanceError
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision
-from lakehouse_dagster.maintenance.budget import ActionGroup, Postponed, within_budget
+from lakehouse_dagster.maintenance.budget import ActionGroup, Postponed, Spent, within_budget
 from lakehouse_dagster.maintenance.damage import Damage
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.perform import Performing, perform, settle_all
@@ -21,11 +20,12 @@ from lakehouse_dagster.maintenance.survey import look_at
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.apply import CancelledByUserError
 from lakehouse_dagster.streaming.runtime import LOGGER
-from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, ActionState
+from lakehouse_dagster.system_db.maintenance_actions import (
+    REMEMBERED,
+    ActionRecord,
+    ActionState,
+)
 
-ROUNDS = 4
-_REMEMBERED = timedelta(days=30)
-"""Older actions are forgotten, but for the last of each kind on a table."""
 DONE = ActionState.DONE
 
 
@@ -99,14 +99,53 @@ def maintain(
         at_once: whether what failed not long ago is tried again without a pause.
         how: for tests; by default as the policy says.
     """
-    keeper.actions.prune(keeper.runtime.clock.now() - _REMEMBERED)
+    _bring_to_an_end(keeper, holder, log)
+    planned, groups = plan(keeper, policy, tables, kinds=kinds, at_once=at_once)
+    return _Crew(keeper, policy, holder, how, log, at_once=at_once).carry_out(planned, groups)
+
+
+def _bring_to_an_end(keeper: Keeper, holder: str, log: logging.Logger) -> None:
+    """What earlier runs left behind, and records that are of no use any more."""
+    keeper.actions.prune(keeper.runtime.clock.now() - REMEMBERED)
     for error in settle_all(keeper, holder, log):
         log.error("%s", error)
-    planned, groups = plan(keeper, policy, tables, kinds=kinds, at_once=at_once)
-    crew = _Crew(keeper, policy, holder, how, log, at_once=at_once)
-    done = tuple(crew.do(groups))
-    failures = (*planned.failures, *crew.failures)
-    return replace(planned, done=done, failures=failures, held=tuple(crew.held))
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Who had its turn in a run: each kind of action at most once on a table.
+
+    A table that is written all the time is due again as soon as something was done to it; without
+    this a run would never end, and what is due after that never begin.
+
+    Args:
+        had: tables and kinds.
+        failed: tables on which something failed; the next run goes on with them.
+        spent: of the run's limits.
+    """
+
+    had: frozenset[tuple[str, str]] = frozenset()
+    failed: frozenset[str] = frozenset()
+    spent: Spent = field(default_factory=Spent)
+
+    def after(self, groups: Sequence[ActionGroup], outcome: Maintained) -> Turns:
+        """The same when these were carried out, whatever became of them."""
+        actions = [action for group in groups for action in group.actions]
+        failed = {record.table_name for record in outcome.done if record.state is not DONE}
+        failed.update(table for failure in outcome.failures for table in failure.tables)
+        return Turns(
+            self.had | {(action.table, action.kind) for action in actions},
+            self.failed | failed,
+            self.spent.and_for(groups),
+        )
+
+    def why_over(self, action: Action) -> str | None:
+        """Why it waits for the next run; None if it does not."""
+        if action.table in self.failed:
+            return "Something failed on the table in this run; the next one goes on."
+        if (action.table, action.kind) in self.had:
+            return "It had its turn in this run; the next one goes on."
+        return None
 
 
 def plan(
@@ -116,18 +155,27 @@ def plan(
     *,
     kinds: frozenset[ActionKind] = frozenset(ActionKind),
     at_once: bool = False,
+    turns: Turns | None = None,
 ) -> tuple[Maintained, tuple[ActionGroup, ...]]:
     """What is due and fits the limits now, in groups that one Flink job does each; nothing is done.
 
-    Only actions of these kinds are among the decisions.
+    Only actions of these kinds are among the decisions. ``turns``: those of the same run so far.
     """
+    turns = turns or Turns()
     decisions, failures = look(keeper, policy, tables, at_once=at_once)
     wanted = tuple(
         replace(decision, actions=tuple(a for a in decision.actions if a.kind in kinds))
         for decision in decisions
     )
-    run = within_budget(wanted, policy.limits, running=len(keeper.actions.running()))
-    return Maintained(wanted, (), run.postponed, failures), run.groups
+    over = {a: why for d in wanted for a in d.actions if (why := turns.why_over(a)) is not None}
+    run = within_budget(
+        [replace(d, actions=tuple(a for a in d.actions if a not in over)) for d in wanted],
+        policy.limits,
+        running=len(keeper.actions.running()),
+        spent=turns.spent,
+    )
+    postponed = (*(Postponed(action, why) for action, why in over.items()), *run.postponed)
+    return Maintained(wanted, (), postponed, failures), run.groups
 
 
 def maintain_in_rounds(
@@ -139,23 +187,31 @@ def maintain_in_rounds(
     kinds: frozenset[ActionKind] = frozenset(ActionKind),
     at_once: bool = False,
     log: logging.Logger = LOGGER,
-    rounds: int = ROUNDS,
 ) -> Maintained:
-    """The same again and again, as what a table is due for next is decided by what was done.
+    """Do all that is due, action by action, as what is next is decided by what was done.
 
-    It ends when nothing more is done, when something fails, or after so many rounds. Decisions and
-    what was postponed are those of the last round.
+    Each kind of action has its turn once on a table, within the limits of one run; what waits for
+    the next run is among what is postponed, and why. A table on which something fails is left alone
+    from then on. Decisions and what was postponed are those of the last look.
     """
-    wanted = None if tables is None else tuple(tables)
-    done: list[ActionRecord] = []
-    for _ in range(rounds):
-        last = maintain(
-            keeper, policy, wanted, holder=holder, kinds=kinds, at_once=at_once, log=log
-        )
-        done += last.done
-        if last.failures or not last.done or any(r.state is not DONE for r in last.done):
+    _bring_to_an_end(keeper, holder, log)
+    names = tables_to_look_at(keeper, tables)
+    turns, rounds = Turns(), list[Maintained]()
+    while True:
+        planned, groups = plan(keeper, policy, names, kinds=kinds, at_once=at_once, turns=turns)
+        crew = _Crew(keeper, policy, holder, None, log, at_once=at_once)
+        rounds.append(last := crew.carry_out(planned, groups))
+        turns = turns.after(groups, last)
+        unseen = {table for failure in planned.failures for table in failure.tables}
+        names = tuple(name for name in names if name not in unseen)
+        if not groups:
             break
-    return replace(last, done=tuple(done))
+    return replace(
+        last,
+        done=tuple(record for one in rounds for record in one.done),
+        failures=tuple(failure for one in rounds for failure in one.failures),
+        held=tuple(failure for one in rounds for failure in one.held),
+    )
 
 
 def compact_now(
@@ -228,6 +284,12 @@ class _Crew:
     def _sleep(self, seconds: float) -> None:
         if self.cancelled.wait(seconds):
             raise CancelledByUserError
+
+    def carry_out(self, planned: Maintained, groups: Sequence[ActionGroup]) -> Maintained:
+        """What was planned, with what became of it."""
+        done = tuple(self.do(groups))
+        failures = (*planned.failures, *self.failures)
+        return replace(planned, done=done, failures=failures, held=tuple(self.held))
 
     def do(self, groups: Sequence[ActionGroup]) -> list[ActionRecord]:
         with ThreadPoolExecutor(max_workers=self.policy.limits.concurrent) as pool:
