@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from lakehouse_dagster.cli.named_tables import absent, existing
 from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
 from lakehouse_dagster.cli.project import load_project, project_options
-from lakehouse_dagster.errors import ConfigurationError, TableNotFoundError
+from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision, describe
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
@@ -21,7 +25,9 @@ if TYPE_CHECKING:
     from lakehouse_dagster.maintenance.maintain import Maintained
     from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
 
-_KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ActionKind}
+_KINDS = [kind.value for kind in ActionKind]
+INTERRUPTED = 130
+"""What shells give for a command that Ctrl-C ended."""
 
 
 @click.command()
@@ -30,10 +36,10 @@ _KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ActionKind}
 @click.option("--all", "every", is_flag=True, help="All tables that jobs write or read.")
 @click.option("--dry-run", is_flag=True, help="Say what is due and why; do nothing.")
 @click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(list(_KINDS)), help="Only such actions."
+    "--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only such actions."
 )
 @click.option(
-    "--now", "at_once", is_flag=True, help="Do not wait for the windows (cron) of the policy."
+    "--now", "at_once", is_flag=True, help="Wait for no window (cron), nor after failures."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: see docs/command.md.")
 @reports_errors
@@ -49,39 +55,116 @@ def maintain(
 ) -> None:
     """Do what tables are due for by the maintenance policy, with the figures behind it.
 
-    Ctrl-C cancels what runs, with its Flink job.
+    Ctrl-C cancels what runs, with its Flink job. Exits with 1 also when a table that was named
+    waits because somebody else acts on it, or after a failure.
     """
+    from lakehouse_dagster.maintenance.definitions import maintained_tables
     from lakehouse_dagster.maintenance.maintain import maintain_in_rounds, plan
     from lakehouse_dagster.maintenance.spec import without_windows
 
     if every == bool(tables):
-        raise click.UsageError("Name the tables, or say --all.")
+        both = "Name the tables or say --all, not both."
+        raise click.UsageError(both if every else "Name the tables, or say --all.")
     lake = load_project(module, lakehouse_name)
     policy = without_windows(_policy(lake)) if at_once else _policy(lake)
-    chosen = None if every else _existing(lake, tables)
-    wanted = frozenset(_KINDS[kind] for kind in kinds) or frozenset(ActionKind)
+    chosen = None if every else existing(lake, tables)
+    wanted = frozenset(map(ActionKind, kinds)) or frozenset(ActionKind)
     if dry_run:
-        outcome, _ = plan(lake.keeper, policy, chosen, kinds=wanted)
+        outcome, _ = plan(lake.keeper, policy, chosen, kinds=wanted, at_once=at_once)
     else:
         show_progress()
-        outcome = maintain_in_rounds(
-            lake.keeper,
-            policy,
-            chosen,
-            holder=this_process("lakehouse maintain"),
-            kinds=wanted,
-        )
+        holder = this_process("lakehouse maintain")
+        with _cancellable(lake, holder, as_json):
+            outcome = maintain_in_rounds(
+                lake.keeper, policy, chosen, holder=holder, kinds=wanted, at_once=at_once
+            )
+    errors = _errors(outcome, wanted, named=chosen is not None and not dry_run)
+    missing = absent(lake, maintained_tables(lake.keeper, lake.graph)) if every else ()
     if as_json:
-        print_json(as_data(outcome))
+        print_json(as_data(outcome, errors, missing))
     else:
-        _say(outcome, dry_run)
+        _say(outcome, dry_run, told_later=[text for _, text in errors])
+        for table in missing:
+            click.echo(f"{table}: left out: the catalog has no such table (yet).")
     failed = [r for r in outcome.done if r.state.value != "done"]
-    for failure in outcome.failures:
-        click.echo(f"Error: {', '.join(failure.tables)}: {failure.error}", err=True)
+    for names, text in errors:
+        click.echo(f"Error: {', '.join(names)}: {text}", err=True)
     for record in failed:
         click.echo(f"Error: {record.table_name}: {record.kind}: {record.error}", err=True)
-    if failed or outcome.failures:
+    if failed or errors:
         sys.exit(1)
+
+
+@contextmanager
+def _cancellable(lake: LoadedLakehouse, holder: str, as_json: bool) -> Iterator[None]:
+    """Let Ctrl-C cancel what runs: say so at once, and at the end what came of it."""
+    began, asked = lake.keeper.runtime.clock.now(), False
+
+    def cancel(*_: object) -> None:
+        nonlocal asked
+        if asked:
+            click.echo("Still cancelling.", err=True)
+            return
+        asked = True
+        click.echo("Cancelling what runs, with its Flink jobs: this takes seconds.", err=True)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say_what_was_cancelled(lake, holder, began, as_json)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _say_what_was_cancelled(
+    lake: LoadedLakehouse, holder: str, began: datetime, as_json: bool
+) -> NoReturn:
+    from lakehouse_dagster.maintenance.maintain import Maintained
+
+    actions = lake.keeper.actions
+    ended = tuple(record for record in actions.ended_since(began) if record.holder == holder)
+    if as_json:
+        print_json(as_data(Maintained((), ended)))
+    else:
+        _say(Maintained((), ended), dry_run=False)
+    for record in (record for record in actions.running() if record.holder == holder):
+        click.echo(
+            f"{record.table_name}: {record.kind} may still run: whoever acts on the table next "
+            "ends it first.",
+            err=True,
+        )
+    resting = dict.fromkeys(r.table_name for r in ended if r.state.value == "cancelled")
+    if resting:
+        click.echo(
+            f"Cancelled: the sensor leaves {', '.join(resting)} alone for an hour; `lakehouse "
+            "maintain` does not wait.",
+            err=True,
+        )
+    sys.exit(INTERRUPTED)
+
+
+def _errors(
+    outcome: Maintained, wanted: frozenset[ActionKind], *, named: bool
+) -> list[tuple[tuple[str, ...], str]]:
+    """Tables with why they could not be looked at, or, if named, why nothing could be begun."""
+    found = [(failure.tables, str(failure.error)) for failure in outcome.failures]
+    if not named:
+        return found
+    found += [(failure.tables, str(failure.error)) for failure in outcome.held]
+    for decision in outcome.decisions:
+        for blocked in decision.blocked:
+            if blocked.kind is None:
+                remedy = "Wait for it to end, or cancel it, and try again."
+                found.append(((decision.table,), f"{blocked.reason} {remedy}"))
+            elif blocked.kind in wanted:
+                found.append(((decision.table,), f"{blocked.reason} With --now it does not wait."))
+    if not outcome.done:
+        found += [
+            ((p.action.table,), f"{p.action.kind.value}: {p.reason}") for p in outcome.postponed
+        ]
+    return found
 
 
 def _policy(lake: LoadedLakehouse) -> MaintenancePolicy:
@@ -94,18 +177,7 @@ def _policy(lake: LoadedLakehouse) -> MaintenancePolicy:
     return lake.lakehouse.maintenance
 
 
-def _existing(lake: LoadedLakehouse, tables: Sequence[str]) -> tuple[str, ...]:
-    catalog = lake.runtime.catalog.open()
-    for table in tables:
-        if not catalog.table(table).exists():
-            known = ", ".join(lake.graph.tables)
-            raise TableNotFoundError(
-                f"There is no table {table}.", remedy=f"Tables of the project: {known}."
-            )
-    return tuple(dict.fromkeys(tables))
-
-
-def _say(outcome: Maintained, dry_run: bool) -> None:
+def _say(outcome: Maintained, dry_run: bool, *, told_later: Sequence[str] = ()) -> None:
     from lakehouse_dagster.maintenance.events import line
 
     for record in outcome.done:
@@ -119,23 +191,26 @@ def _say(outcome: Maintained, dry_run: bool) -> None:
             elif dry_run:
                 click.echo(describe(action))
         for why in (*decision.held_back, *decision.advice):
-            click.echo(f"{decision.table}: {why}")
+            if not any(text.startswith(why) for text in told_later):
+                click.echo(f"{decision.table}: {why}")
         if dry_run and not decision.actions:
             click.echo(f"{decision.table}: nothing is due")
     if not dry_run and not outcome.done:
         click.echo("Nothing was done.")
 
 
-def as_data(outcome: Maintained) -> dict[str, Any]:
+def as_data(
+    outcome: Maintained,
+    errors: Sequence[tuple[tuple[str, ...], str]] = (),
+    missing: Sequence[str] = (),
+) -> dict[str, Any]:
     """What was decided and done, as the command's JSON has it."""
     later = {(p.action.table, p.action.kind): p.reason for p in outcome.postponed}
     return {
         "tables": [_decision(decision, later) for decision in outcome.decisions],
         "done": [_record(record) for record in outcome.done],
-        "errors": [
-            {"tables": list(failure.tables), "error": str(failure.error)}
-            for failure in outcome.failures
-        ],
+        "errors": [{"tables": list(tables), "error": text} for tables, text in errors],
+        "absent": list(missing),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lakehouse_dagster.cli.named_tables import existing
 from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.streaming.runtime import this_process
@@ -117,8 +118,9 @@ def _act(
 ) -> None:
     """Act on the table and say what came of it, or only what would be done."""
     lake = load_project(module, lakehouse_name)
+    existing(lake, [table])
     if dry_run:
-        facts = lake.keeper.facts(table)  # refuses a table that is not there
+        facts = lake.keeper.facts(table)
         jobs = [
             name
             for name, job in sorted(lake.runtime.jobs.items())

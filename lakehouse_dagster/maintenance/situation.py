@@ -16,7 +16,10 @@ from lakehouse_dagster.maintenance.spec import TablePolicy
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import DesiredState
+from lakehouse_dagster.system_db.maintenance_actions import Outcome
 
+_LONGEST_ERROR = 300
+"""Characters of an error in texts for people."""
 _KINDS = {kind.value: kind for kind in ActionKind}
 
 
@@ -39,6 +42,7 @@ class Surroundings:
         return Situation(
             holders=self._readers.holders(facts) if may_expire(facts, policy, now) else (),
             protected_tags=protected_tags(facts),
+            compaction_job=self._compaction_jobs.get(facts.table),
             compacts_by_itself=facts.table in self._compacted,
             held_by=self._holders.get(self.keeper.lease_key(facts.table)),
             past=self._past.get(facts.table, {}),
@@ -58,6 +62,11 @@ class Surroundings:
         return self.keeper.runtime.leases.holders(self.keeper.lease_key(""))
 
     @cached_property
+    def _compaction_jobs(self) -> Mapping[str, str]:
+        jobs = self.keeper.runtime.jobs.items()
+        return {table: name for name, job in jobs for table in job.compacts}
+
+    @cached_property
     def _compacted(self) -> frozenset[str]:
         return _compacted_tables(self.keeper.runtime)
 
@@ -67,7 +76,8 @@ class Surroundings:
         for outcome in self.keeper.actions.outcomes():
             if outcome.kind in _KINDS:
                 failed_at = None if self.at_once else outcome.failed_at
-                past = Past(outcome.done_at, failed_at, outcome.failures)
+                error = None if failed_at is None else self._last_error(outcome)
+                past = Past(outcome.done_at, failed_at, outcome.failures, error)
                 found.setdefault(outcome.table_name, {})[_KINDS[outcome.kind]] = past
         searched = self.keeper.actions.last_done(ActionKind.FIND_ORPHANS.value)
         for table, record in searched.items():
@@ -76,6 +86,12 @@ class Surroundings:
                 of_table[ActionKind.FIND_ORPHANS], record.after, record.details
             )
         return found
+
+    def _last_error(self, outcome: Outcome) -> str | None:
+        """The first line of what the newest of the failures said."""
+        newest = self.keeper.actions.of_table(outcome.table_name)
+        said = [r.error for r in newest if r.kind == outcome.kind and r.ended_at and r.error]
+        return said[0].splitlines()[0][:_LONGEST_ERROR] if said else None
 
 
 def is_compacted(runtime: Runtime, table: str) -> bool:

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from lakehouse_dagster.cli.project import load_project
+from lakehouse_dagster.maintenance.actions import ActionKind
+from lakehouse_dagster.maintenance.held import Keeper
+from lakehouse_dagster.system_db.maintenance_actions import ActionState
 from tests.cli.projects import MODULE, NOBODY, SCRIPTS, Project, project
 from tests.cli.test_status import write_orders
 from tests.streaming.making import write_scripts
@@ -54,22 +58,106 @@ def test_what_cannot_be_done_is_an_error_with_its_reason(shop: Project) -> None:
     said = shop.run("maintain", "-m", "shop", "shop.orders", "--json")
     assert said.code == 1
     document: Any = said.json
-    assert set(document) == {"tables", "done", "errors"}
+    assert set(document) == {"tables", "done", "errors", "absent"}
     assert "shop.orders" in said.err
     assert NOBODY in said.err
 
 
-def test_a_table_that_does_not_exist_is_refused(shop: Project) -> None:
-    said = shop.run("maintain", "-m", "shop", "shop.typo", "--dry-run")
-    assert said.code == 1
-    assert "There is no table shop.typo" in said.err
-    assert "shop.orders" in said.err
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("maintain",),
+        ("tables", "dedicate"),
+        ("tables", "undedicate", "--dry-run"),
+        ("tables", "rescale", "--buckets", "2"),
+    ],
+)
+def test_a_table_that_does_not_exist_is_refused(shop: Project, command: tuple[str, ...]) -> None:
+    said = shop.run(*command, "-m", "shop", "shop.typo")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        "Error: There is no table shop.typo. Tables of the project: shop.orders, shop.sales.\n"
+    )
+    said = shop.run(*command, "-m", "shop", "shop.sales")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        "Error: Scripts declare the table shop.sales, but the catalog has none: it was not made "
+        "yet, or dropped. It is made when a job that writes it starts: sales.\n"
+    )
 
 
-@pytest.mark.parametrize("arguments", [(), ("shop.orders", "--all")])
-def test_tables_are_named_or_all_of_them(shop: Project, arguments: tuple[str, ...]) -> None:
+def test_of_all_tables_those_that_do_not_exist_are_told(shop: Project) -> None:
+    arguments = ("maintain", "-m", "shop", "--all", "--dry-run")
+    said = shop.run(*arguments)
+    assert said.code == 0
+    assert "shop.sales: left out: the catalog has no such table (yet)." in said.out.splitlines()
+    assert shop.run(*arguments, "--json").json["absent"] == ["shop.sales"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "Name the tables, or say --all."),
+        (("shop.orders", "--all"), "Name the tables or say --all, not both."),
+    ],
+)
+def test_tables_are_named_or_all_of_them(
+    shop: Project, arguments: tuple[str, ...], why: str
+) -> None:
     said = shop.run("maintain", "-m", "shop", *arguments)
-    assert (said.code, "Name the tables, or say --all." in said.err) == (2, True)
+    assert (said.code, why in said.err) == (2, True)
+
+
+def test_kinds_are_chosen_by_the_words_that_are_printed(shop: Project) -> None:
+    arguments = ("maintain", "-m", "shop", "shop.orders", "--dry-run", "--now", "--json")
+    for kind in ActionKind:
+        (decision,) = shop.run(*arguments, "--kind", kind.value).json["tables"]
+        due = ["compact", "snapshot expiry"]
+        assert [d["kind"] for d in decision["due"]] == [k for k in due if k == kind.value]
+
+
+def keeper() -> Keeper:
+    return load_project("shop").keeper
+
+
+def test_a_named_table_on_which_somebody_else_acts_is_an_error_that_names_them(
+    shop: Project,
+) -> None:
+    arguments = ("maintain", "-m", "shop")
+    with keeper().hold(["shop.orders"], "Dagster run 1a2b"):
+        said = shop.run(*arguments, "shop.orders")
+        among_all = shop.run(*arguments, "--all")
+        asked = shop.run(*arguments, "shop.orders", "--dry-run")
+    why = "Another action on it is under way: Dagster run 1a2b."
+    assert (said.code, said.out) == (1, "Nothing was done.\n")
+    remedy = "Wait for it to end, or cancel it, and try again."
+    assert f"Error: shop.orders: {why} {remedy}" in said.err.splitlines()
+    assert (among_all.code, among_all.err) == (0, "")
+    assert f"shop.orders: {why}" in among_all.out.splitlines()
+    assert (asked.code, f"shop.orders: {why}" in asked.out.splitlines()) == (0, True)
+
+
+def test_what_waits_after_a_failure_says_why_it_failed_and_how_to_do_it_now(shop: Project) -> None:
+    actions = keeper().actions
+    kind = ActionKind.EXPIRE_SNAPSHOTS.value
+    begun = actions.begin("shop.orders", kind, reason="", details="{}", holder="a run", before=None)
+    error = "The gateway was slow.\nAnd much more."
+    failed = actions.update(
+        begun.id,
+        {"state": ActionState.FAILED, "ended_at": keeper().runtime.clock.now(), "error": error},
+    )
+    arguments = ("maintain", "-m", "shop", "shop.orders")
+    said = shop.run(*arguments)
+    assert (said.code, failed.error) == (1, error)
+    (told,) = [line for line in said.err.splitlines() if "snapshot expiry" in line]
+    assert told.startswith("Error: shop.orders: snapshot expiry failed once; tried again after ")
+    assert told.endswith("It failed with: The gateway was slow. With --now it does not wait.")
+    (decision,) = shop.run(*arguments, "--json").json["tables"]
+    assert decision["due"] == []
+    # Other kinds were asked for, and nothing keeps them back.
+    assert shop.run(*arguments, "--kind", "tag expiry").code == 0
+    (decision,) = shop.run(*arguments, "--now", "--dry-run", "--json").json["tables"]
+    assert [due["kind"] for due in decision["due"]] == ["compact", "snapshot expiry"]
 
 
 def test_without_a_policy_nothing_is_done(project: Project) -> None:
