@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from lakehouse_dagster.errors import ConfigurationError
+from lakehouse_dagster.maintenance.actions import Situation
 from lakehouse_dagster.maintenance.advice import advice_on
 from lakehouse_dagster.maintenance.compaction_jobs import compaction_jobs
 from lakehouse_dagster.maintenance.row_counts import counting
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
+from lakehouse_dagster.maintenance.status import table_files
 from lakehouse_dagster.maintenance.strangers import still_writing
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.paimon.file_facts import BucketFacts, TableFacts
 from lakehouse_dagster.sql import transport
 from lakehouse_dagster.sql.reader import read_project
 from lakehouse_dagster.streaming.spec import StartPolicy, StreamingJob
+from tests.maintenance.test_definitions import Looked, asked
 
 SCRIPT = """\
 SET 'pipeline.name' = '{name}';
@@ -127,12 +130,12 @@ def bucket(number: int, size_bytes: int) -> BucketFacts:
 
 def test_buckets_above_one_gigabyte_get_advice() -> None:
     facts = TableFacts("ods.a", total_buckets=2, buckets=(bucket(0, 10), bucket(1, 3 * 1024**3)))
-    (advice,) = advice_on(facts)
+    (advice,) = advice_on(facts, Situation())
     assert "1 of 2 buckets hold more than 1 GB, the largest 3.0 GB" in advice
     assert "lakehouse tables rescale ods.a --buckets 6" in advice
     small = TableFacts("ods.a", total_buckets=2, buckets=(bucket(0, 1024**3),))
     dynamic = TableFacts("ods.a", total_buckets=-1, buckets=(bucket(0, 3 * 1024**3),))
-    assert advice_on(small) == advice_on(dynamic) == ()
+    assert advice_on(small, Situation()) == advice_on(dynamic, Situation()) == ()
 
 
 def test_rows_and_keys_are_counted_by_partition() -> None:
@@ -169,3 +172,19 @@ def test_in_dagster_a_compaction_job_has_a_health_check_and_no_asset(tmp_path: P
     health = {name for name in checks if name.startswith("job_health")}
     assert len(health) == 2
     assert "job_health" in health
+
+
+def test_a_table_that_was_not_made_over_to_its_compaction_job_is_told_how(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, MaintenancePolicy(tables={"ods.*": TablePolicy("dedicated")}))
+    looked.write("ods.a", 30)
+    looked.write("dwd.b", 30)
+    assert asked(looked.tick()) == [["dwd.b"]]
+    lake = looked.lake
+    (files,) = table_files(lake.keeper, lake.lakehouse.maintenance, ["ods.a"])
+    assert (files.due, files.advice) == (
+        (),
+        (
+            "compaction: dedicated is declared, but its writers compact it still: run `lakehouse "
+            "tables dedicate ods.a`, or write compaction: batch.",
+        ),
+    )
