@@ -33,6 +33,8 @@ EVALUATIONS_PER_TICK = 100
 TOLD_AGAIN_AFTER = timedelta(hours=1)
 CANCELLED_RESTS = timedelta(hours=1)
 """Whoever cancels an action does not want it to begin again at once."""
+SILENT_RUN_IS_OVER = timedelta(hours=1)
+"""A run that began so long ago and holds no table now is not waited for."""
 PROBLEMS_TOLD = 5
 
 Seen: TypeAlias = "Mapping[str, Looked | LakehouseError | None]"
@@ -123,7 +125,7 @@ def maintenance_sensor(
         latest = keeper.actions.latest()
         news = _News(keeper, policy, graph, now, launchpads)
         evaluations, told = news.of_checks(seen, cursor.told, latest)
-        under_way = _under_way(context.instance, job)
+        under_way = _under_way(keeper, context.instance, job)
         asking = _asking(keeper, policy, seen, cursor.asked, latest, under_way)
         said = _summary(seen, asking, len(tables))
         context.log.info("%s", said)
@@ -182,14 +184,33 @@ def _asking(
     return Asking(plan, kept, waiting, tuple(d.actions[0] for d in due))
 
 
-def _under_way(instance: dg.DagsterInstance, job: dg.JobDefinition) -> frozenset[str] | None:
-    """The tables of runs that have not ended; None for all."""
+def holder_of(run_id: str) -> str:
+    """As which a Dagster run holds the tables that it acts on."""
+    return f"Dagster run {run_id}"
+
+
+def _under_way(
+    keeper: Keeper, instance: dg.DagsterInstance, job: dg.JobDefinition
+) -> frozenset[str] | None:
+    """The tables of runs that have not ended; None for all.
+
+    A run whose process was killed stays unfinished for Dagster, for ever where runs are not
+    monitored: it must not keep its tables from being maintained.
+    """
     (op_name,) = job.graph.node_dict
+    dead = {record.holder for record in keeper.left_behind()}
+    at_work = set(keeper.runtime.leases.holders(keeper.lease_key("")).values())
+    long_ago = keeper.runtime.clock.now() - SILENT_RUN_IS_OVER
     found: set[str] = set()
-    for run in instance.get_runs(
+    for record in instance.get_run_records(
         filters=dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED), limit=100
     ):
-        config: dict[str, Any] = dict(run.run_config)
+        holder = holder_of(record.dagster_run.run_id)
+        began = record.start_time
+        is_old = began is not None and began < long_ago.timestamp()
+        if holder in dead or (is_old and holder not in at_work):
+            continue
+        config: dict[str, Any] = dict(record.dagster_run.run_config)
         for part in ("ops", op_name, "config"):
             config = config.get(part) or {}
         if not config.get("tables"):

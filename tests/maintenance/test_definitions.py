@@ -220,6 +220,38 @@ def test_while_a_run_for_a_table_is_under_way_no_other_is_asked_for_it(tmp_path:
     assert asked(looked.tick(hours=9)) == [["ods.a"]]
 
 
+def begun_and_killed(looked: Looked) -> str:
+    """A run that was asked for and began: for Dagster it never ends. Who it was for leases."""
+    looked.write("ods.a", 4)
+    request = looked.tick(minutes=31).run_requests[0]
+    run = looked.instance.create_run_for_job(
+        looked.repository.get_job("lake_maintain"), run_config=request.run_config
+    )
+    begun = dg.DagsterEvent("PIPELINE_START", run.job_name)
+    looked.instance.report_dagster_event(begun, run_id=run.run_id)
+    return f"Dagster run {run.run_id}"
+
+
+SOON = MaintenancePolicy(TablePolicy(expire=ExpireSpec(keep_at_least=2, keep_for="20m")))
+
+
+def test_a_run_that_began_an_hour_ago_and_holds_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, SOON)
+    begun_and_killed(looked)
+    assert asked(looked.tick(minutes=27)) == []
+    assert asked(looked.tick(minutes=4)) == [["ods.a"]]
+
+
+def test_a_run_that_was_killed_at_an_action_is_not_waited_for_at_all(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, SOON)
+    holder = begun_and_killed(looked)
+    assert asked(looked.tick(minutes=1)) == []
+    looked.lake.keeper.actions.begin(
+        "ods.a", "snapshot expiry", reason="", details="{}", holder=holder, before=None
+    )
+    assert asked(looked.tick(minutes=1)) == [["ods.a"]]
+
+
 def test_a_cancelled_action_is_left_alone_for_an_hour(tmp_path: Path) -> None:
     looked = Looked(tmp_path, MaintenancePolicy(EXPIRES))
     looked.write("ods.a", 4)
