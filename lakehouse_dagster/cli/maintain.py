@@ -17,7 +17,13 @@ from lakehouse_dagster.cli.output import print_json, reports_errors, show_progre
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
-from lakehouse_dagster.maintenance.actions import Action, ActionKind, Decision, describe
+from lakehouse_dagster.maintenance.actions import (
+    Action,
+    ActionKind,
+    Decision,
+    describe,
+    in_brackets,
+)
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.streaming.runtime import this_process
 
@@ -160,7 +166,7 @@ def _errors(
                 found.append(((decision.table,), f"{blocked.reason} {remedy}"))
             elif blocked.kind in wanted:
                 found.append(((decision.table,), f"{blocked.reason} With --now it does not wait."))
-    if not outcome.done:
+    if not outcome.done and not outcome.failures:
         found += [
             ((p.action.table,), f"{p.action.kind.value}: {p.reason}") for p in outcome.postponed
         ]
@@ -194,7 +200,7 @@ def _say(outcome: Maintained, dry_run: bool, *, told_later: Sequence[str] = ()) 
             if not any(text.startswith(why) for text in told_later):
                 click.echo(f"{decision.table}: {why}")
         if dry_run and not decision.actions:
-            click.echo(f"{decision.table}: nothing is due")
+            click.echo(f"{decision.table}: nothing is due{in_brackets(decision.figures)}")
     if not dry_run and not outcome.done:
         click.echo("Nothing was done.")
 
@@ -223,6 +229,7 @@ def _decision(decision: Decision, later: dict[tuple[str, ActionKind], str]) -> d
         ],
         "held_back": list(decision.held_back),
         "advice": list(decision.advice),
+        "figures": dict(decision.figures),
     }
 
 

@@ -58,10 +58,14 @@ class Action:
 
 def describe(action: Action) -> str:
     """An action in one line, with the figures behind it."""
-    figures = ", ".join(f"{name} {value}" for name, value in action.figures.items())
-    return f"{action.table}: {action.kind.value}: {action.reason}" + (
-        f" ({figures})" if figures else ""
-    )
+    said = f"{action.table}: {action.kind.value}: {action.reason}"
+    return f"{said}{in_brackets(action.figures)}"
+
+
+def in_brackets(figures: Mapping[str, str]) -> str:
+    """Figures as they stand behind a sentence; nothing where there are none."""
+    told = ", ".join(f"{name} {value}" for name, value in figures.items())
+    return f" ({told})" if told else ""
 
 
 @dataclass(frozen=True)

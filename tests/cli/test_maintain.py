@@ -44,6 +44,15 @@ def test_a_dry_run_says_what_is_due_and_what_waits_with_the_figures(shop: Projec
     assert waiting == "shop.orders: compact is due and waits for its window (0 3 31 12 *)."
 
 
+def test_a_dry_run_has_the_figures_of_a_table_that_is_due_for_nothing(shop: Project) -> None:
+    arguments = ("maintain", "-m", "shop", "shop.orders", "--dry-run", "--kind", "orphan search")
+    said = shop.run(*arguments).out.splitlines()[-1]
+    assert said.startswith("shop.orders: nothing is due (files 7, bytes ")
+    assert ", level 0 7, small files 7, snapshots 7, the oldest " in said
+    (decision,) = shop.run(*arguments, "--json").json["tables"]
+    assert (decision["due"], decision["figures"]["files"]) == ([], "7")
+
+
 def test_what_waits_for_its_window_is_due_now_if_told_so(shop: Project) -> None:
     arguments = ("maintain", "-m", "shop", "--all", "--dry-run", "--now", "--json")
     (decision,) = shop.run(*arguments).json["tables"]
