@@ -24,7 +24,7 @@ from lakehouse_dagster.maintenance.spec import (
     span,
 )
 from lakehouse_dagster.paimon.file_facts import TableFacts
-from lakehouse_dagster.sizes import size_bytes
+from lakehouse_dagster.sizes import bytes_of, size_bytes
 
 TAGS_A_RUN = 100
 """Each tag takes a CALL of its own; the others wait for the next run."""
@@ -266,7 +266,14 @@ class DueToGo:
 
     def _manifests(self, spec: ManifestSpec) -> Iterator[Action]:
         count = self.facts.manifest_files
-        if count > spec.files and self.case.may_begin(ActionKind.COMPACT_MANIFESTS, None):
+        # Those of a very large table are many, whole as they are, also right after a merge.
+        target = bytes_of(self.facts.options.get("manifest.target-file-size", "")) or 8 * 1024**2
+        worth_it = count >= 2 * self.facts.manifest_bytes / target
+        if (
+            count > spec.files
+            and worth_it
+            and self.case.may_begin(ActionKind.COMPACT_MANIFESTS, None)
+        ):
             yield Action(
                 self.facts.table,
                 ActionKind.COMPACT_MANIFESTS,

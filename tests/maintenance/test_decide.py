@@ -459,6 +459,10 @@ def test_searches_in_short_intervals_do_not_put_off_the_removal(every: str) -> N
 def test_many_manifests_are_merged() -> None:
     assert only(decided(table(bucket(), manifest_files=201))).kind is ActionKind.COMPACT_MANIFESTS
     assert decided(table(bucket(), manifest_files=200)).actions == ()
+    whole = table(bucket(), manifest_files=201, manifest_bytes=201 * 7 * MIB)
+    assert decided(whole).actions == ()
+    small = replace(whole, options={"manifest.target-file-size": "64 mb"})
+    assert only(decided(small)).kind is ActionKind.COMPACT_MANIFESTS
 
 
 def test_nothing_is_done_to_a_corrupt_table_nor_beside_another_action() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from lakehouse_dagster import LakehouseComponent, OrphanSpec, PartitionExpirySpec, TagSpec
 from lakehouse_dagster.maintenance.spec import Limits, TablePolicy, span
@@ -79,5 +80,10 @@ def test_the_examples_of_the_page_are_policies() -> None:
         )
         assert made.maintenance is not None
     assert made.maintenance is not None
+    names: dict[str, Any] = {}
+    (text,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    exec(text, names)
+    assert names["maintenance"] == made.maintenance
+    assert names["maintenance"].tables == made.maintenance.tables
     assert made.maintenance.for_table("tmp.x").compaction == "off"
     assert made.maintenance.for_table("ods.events").compaction == "batch"
