@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from lakehouse_dagster.components.attributes import (
     TablePolicyAttributes,
 )
 from lakehouse_dagster.components.places import at, each, field, field_name
-from lakehouse_dagster.components.resolving import policy
+from lakehouse_dagster.components.resolving import as_field, policy
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.maintenance.spec import PARTS, Limits, MaintenancePolicy, TablePolicy
 
@@ -98,20 +97,9 @@ def _part(kind: type[Any], context: dg.ResolutionContext, written: Part, base: A
     for name in sorted(values, key="lasts".__eq__):
         if name == "lasts" and "cron" in settings and base.cron is None:
             continue  # it goes with a cron that is refused
-        with each(at(context, name)), _as_field(kind, name):
+        with each(at(context, name)), as_field(kind, name):
             base = replace(base, **{name: values[name]})
     return base
-
-
-@contextmanager
-def _as_field(kind: type[Any], name: str) -> Iterator[None]:
-    """The place names the field already: what is wrong with it is told without its Python name."""
-    try:
-        yield
-    except ConfigurationError as error:
-        told = error.message.removeprefix(f"{kind.__name__}.{name} ")
-        message = error.message if told == error.message else f"It {told}"
-        raise ConfigurationError(message, remedy=error.remedy) from None
 
 
 def _smallest(kind: type[Any], context: dg.ResolutionContext, values: Mapping[str, Any]) -> Any:
@@ -122,6 +110,6 @@ def _smallest(kind: type[Any], context: dg.ResolutionContext, values: Mapping[st
             raise ConfigurationError(
                 f"{field_name(context)} does not say {name}.", remedy=f"Write {name} there."
             )
-        with field(at(context, name)), _as_field(kind, name):
+        with field(at(context, name)), as_field(kind, name):
             made = kind(**{n: values[n] for n in needed if n in values})
     return made if needed else kind()

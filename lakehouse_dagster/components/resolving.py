@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -161,9 +162,21 @@ def policy(kind: type[Any], context: dg.ResolutionContext, written: Settings) ->
                 )
             as_text = partial(_as_text, value)
             taken = read.get(kinds[name], as_text)(at(context, name), value)
-            kind(**{name: taken})
+            with as_field(kind, name):
+                kind(**{name: taken})
             values[name] = taken
     return kind(**values)
+
+
+@contextmanager
+def as_field(kind: type[Any], name: str) -> Iterator[None]:
+    """The place names the field already: what is wrong with it is told without its Python name."""
+    try:
+        yield
+    except ConfigurationError as error:
+        told = error.message.removeprefix(f"{kind.__name__}.{name} ")
+        message = error.message if told == error.message else f"It {told}"
+        raise ConfigurationError(message, remedy=error.remedy) from None
 
 
 def _as_text(value: Any, context: dg.ResolutionContext, _: Any) -> str:

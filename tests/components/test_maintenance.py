@@ -110,6 +110,7 @@ MAINTENANCE = """\
         ("keep_at_least: 10", "keep_last: 1", "default.expire.keep_last", ""),
         ("compaction: batch", "compaction: true", "default.compaction", "is 'true'. Write one of"),
         ("keep_at_least: 10", "lasts: 1h", "default.expire.lasts", "It is 1h, but there is no cr"),
+        ("concurrent: 2", "concurrent: 0", "limits.concurrent", "limits.concurrent: It is 0. It m"),
         ("keep_for: 30d", "keep_for: 0s", "default.partitions.keep_for", "keep_for: It is '0s'"),
         ("cron: ", "attempts: 1000 #", "tables.ods.*.compact.attempts", "It is 1000. Write at m"),
     ],
