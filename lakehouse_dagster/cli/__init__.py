@@ -43,5 +43,6 @@ class _LazyGroup(click.Group):
 def main() -> None:
     """Operate Flink streaming jobs and Apache Paimon tables.
 
-    Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.
+    Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage,
+    130 ended by Ctrl-C.
     """

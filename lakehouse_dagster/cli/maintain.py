@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from lakehouse_dagster.cli.named_tables import absent, existing
-from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
+from lakehouse_dagster.cli.output import (
+    INTERRUPTED,
+    answers_ctrl_c,
+    print_json,
+    reports_errors,
+    show_progress,
+)
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.errors import ConfigurationError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
@@ -32,8 +37,6 @@ if TYPE_CHECKING:
     from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
 
 _KINDS = [kind.value for kind in ActionKind]
-INTERRUPTED = 130
-"""What shells give for a command that Ctrl-C ended."""
 
 
 @click.command()
@@ -104,24 +107,12 @@ def maintain(
 @contextmanager
 def _cancellable(lake: LoadedLakehouse, holder: str, as_json: bool) -> Iterator[None]:
     """Let Ctrl-C cancel what runs: say so at once, and at the end what came of it."""
-    began, asked = lake.keeper.runtime.clock.now(), False
-
-    def cancel(*_: object) -> None:
-        nonlocal asked
-        if asked:
-            click.echo("Still cancelling.", err=True)
-            return
-        asked = True
-        click.echo("Cancelling what runs, with its Flink jobs: this takes seconds.", err=True)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    except KeyboardInterrupt:
-        _say_what_was_cancelled(lake, holder, began, as_json)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    began = lake.keeper.runtime.clock.now()
+    with answers_ctrl_c("Cancelling what runs, with its Flink jobs: this takes seconds."):
+        try:
+            yield
+        except KeyboardInterrupt:
+            _say_what_was_cancelled(lake, holder, began, as_json)
 
 
 def _say_what_was_cancelled(

@@ -7,8 +7,10 @@ import functools
 import json
 import logging
 import math
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +29,34 @@ _NEVER_WRAP = 10_000
 _GAP = 2
 _ROOM_FOR_TEXT = 40
 """With less, a text beside a table's other columns is hard to read."""
+
+
+INTERRUPTED = 130
+"""What shells give for a command that Ctrl-C ended."""
+
+
+@contextmanager
+def answers_ctrl_c(text: str) -> Iterator[None]:
+    """Say at once, at the first Ctrl-C, what is done now; further ones do not break that off.
+
+    The block sees a ``KeyboardInterrupt``, as without this.
+    """
+    asked = False
+
+    def answer(*_: object) -> None:
+        nonlocal asked
+        if asked:
+            click.echo("Still at it.", err=True)
+            return
+        asked = True
+        click.echo(text, err=True)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, answer)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def reports_errors(function: F) -> F:

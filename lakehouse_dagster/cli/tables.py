@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lakehouse_dagster.cli.named_tables import existing
-from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
+from lakehouse_dagster.cli.output import (
+    INTERRUPTED,
+    answers_ctrl_c,
+    print_json,
+    reports_errors,
+    show_progress,
+)
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.streaming.runtime import this_process
 
@@ -130,7 +137,12 @@ def _act(
         return
     show_progress()
     command = click.get_current_context().info_name
-    outcome = act(lake.keeper, table, holder=this_process(f"lakehouse tables {command}"))
+    with answers_ctrl_c("Cancelling: the table is put back, and jobs that were stopped go on."):
+        try:
+            outcome = act(lake.keeper, table, holder=this_process(f"lakehouse tables {command}"))
+        except KeyboardInterrupt:
+            click.echo("Cancelled.", err=True)
+            sys.exit(INTERRUPTED)
     if as_json:
         print_json(asdict(outcome))
         return

@@ -47,6 +47,8 @@ class Paused:
     keep_stopped: str | None = None
     snapshot_id: int = 0
     """The table's newest when all had stopped."""
+    not_resumed: dict[str, str] = field(default_factory=dict)
+    """Those of them that could not be started again, and why."""
     _wanted: dict[str, DesiredState] = field(default_factory=dict)
 
     @property
@@ -93,8 +95,7 @@ class Paused:
     def resume(self) -> None:
         """Resume what ran, and want of all what was wanted before.
 
-        Raises ``MaintenanceError`` naming those that could not be started; the supervisor goes on
-        trying.
+        Those that could not be started are in ``not_resumed``; the supervisor goes on trying.
         """
         if self.keep_stopped is not None:
             for job in self.jobs:
@@ -103,7 +104,6 @@ class Paused:
         for name, wanted in self._wanted.items():
             self.held.runtime.memory.set_desired(name, wanted)
             self.held.runtime.memory.set_error(name, None)
-        failed = []
         for job, ran in self.alive:
             try:
                 # What was edited meanwhile goes live by a person's start alone.
@@ -112,12 +112,18 @@ class Paused:
             except LakehouseError as error:
                 self.log.error("%s", error)
                 job.runtime.memory.set_error(job.name, str(error))
-                failed.append(f"{job.name}: {error.message}")
-        if failed:
-            raise MaintenanceError(
-                f"Not resumed: {'; '.join(failed)}",
-                remedy="The supervisor goes on trying, from their savepoints.",
-            )
+                self.not_resumed[job.name] = error.message
+
+    def stands(self) -> str:
+        """What has become of the jobs, for people."""
+        if self.keep_stopped is not None:
+            names = ", ".join(job.name for job in self.jobs)
+            return f"Not resumed: {names}." if names else ""
+        told = [name for name in self.resumed if name not in self.not_resumed]
+        text = f"Resumed where they were: {', '.join(told)}." if told else ""
+        for name, why in self.not_resumed.items():
+            text += f" Not resumed: {name}, which the supervisor goes on trying: {why}"
+        return text.strip()
 
 
 @contextmanager
@@ -159,10 +165,16 @@ def paused(
         try:
             pause.stop(meanwhile)
             yield pause
-        except BaseException:
+        except BaseException as error:
             _resume_after_failure(pause)
+            if isinstance(error, LakehouseError):
+                error.message = f"{error.message} {pause.stands()}".strip()
+            elif pause.stands():
+                log.warning("%s", pause.stands())
             raise
         pause.resume()
+        if pause.not_resumed:
+            raise MaintenanceError(f"{held.tables[0]} was changed as asked. {pause.stands()}")
 
 
 def _resume_after_failure(pause: Paused) -> None:
@@ -172,6 +184,7 @@ def _resume_after_failure(pause: Paused) -> None:
         pause.resume()
     except LakehouseError as error:
         pause.log.error("%s", error)
+        pause.not_resumed |= dict.fromkeys(pause.resumed, error.message)
 
 
 def without_interruption(runtime: Runtime) -> Runtime:

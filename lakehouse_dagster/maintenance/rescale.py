@@ -166,6 +166,8 @@ class _Rescaling:
     record_id: str = ""
     details: str = "{}"
     altered: bool = False
+    differs: bool = False
+    """Its rows are not what they were; the error says what to do."""
 
     def done(self) -> Rescaled:
         self._begin()
@@ -183,11 +185,16 @@ class _Rescaling:
             except BaseException as error:
                 self._go_back(error)
                 raise
-        except Exception as error:
+        except LakehouseError as error:
+            error.message = f"{error.message} {self._stands()}".strip()
             self._over(ActionState.FAILED, str(error))
             raise
+        except Exception as error:
+            self._over(ActionState.FAILED, f"{error} {self._stands()}")
+            raise
         except BaseException:
-            self._over(ActionState.CANCELLED, "It was cancelled.")
+            self.log.warning("%s", self._stands())
+            self._over(ActionState.CANCELLED, f"It was cancelled. {self._stands()}")
             raise
         self._over(ActionState.DONE, None)
         concerned = [n for key, n in before.items() if self._is_concerned(key)]
@@ -209,6 +216,13 @@ class _Rescaling:
             f"{others} partitions keep {self.facts.total_buckets} buckets: they can be read, but "
             "Paimon refuses to write them.",
         )
+
+    def _stands(self) -> str:
+        """What has become of the table when the rescaling failed or was cancelled."""
+        if self.pause.keep_stopped is not None:
+            return "" if self.differs else self.pause.keep_stopped
+        back = "It was written back: " if self.rewritten else ""
+        return f"{back}{self.facts.table} has {self.facts.total_buckets} buckets as before."
 
     # steps
 
@@ -298,6 +312,7 @@ class _Rescaling:
             snapshot = self.pause.snapshot_id
             self._keep_stopped(f"the rescaled table is not what it was: {'; '.join(problems)}")
             self.rewritten.clear()  # what is wrong is not rewritten once more
+            self.differs = True
             raise MaintenanceError(
                 f"After rescaling {self.facts.table}: {'; '.join(problems)}.",
                 remedy=f"Its jobs stay stopped. Snapshot {snapshot} is the table as it was: "
@@ -352,8 +367,6 @@ class _Rescaling:
         self.held.keeper.actions.update(self.record_id, changes)
 
     def _over(self, state: ActionState, error: str | None) -> None:
-        if self.pause.keep_stopped is not None and state is not ActionState.DONE:
-            error = f"{error} {self.pause.keep_stopped}"
         changes: ActionChanges = {
             "state": state,
             "ended_at": self.held.runtime.clock.now(),

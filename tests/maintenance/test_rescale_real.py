@@ -74,8 +74,12 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
         raise MaintenanceError("The table cannot be altered.")
 
     monkeypatch.setattr(rescaling, "set_option", refuse)
-    with pytest.raises(MaintenanceError, match="cannot be altered"):
+    with pytest.raises(MaintenanceError) as caught:
         rescale(written.keeper, TABLE, 3, holder="test")
+    stands = f"It was written back: {TABLE} has 2 buckets as before."
+    assert str(caught.value) == (
+        f"The table cannot be altered. {stands} Resumed where they were: {lab.job}."
+    )
     facts = written.facts()
     assert facts.total_buckets == 2
     assert {bucket.bucket for bucket in facts.buckets} == {0, 1}
@@ -84,6 +88,7 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
     lab.copied_exactly(lab.running().job_id)
     (record,) = written.keeper.actions.of_table(TABLE)
     assert (record.kind, record.state) == ("rescale", ActionState.FAILED)
+    assert record.error == f"The table cannot be altered. {stands}"
 
 
 @pytest.mark.every_engine
