@@ -100,7 +100,8 @@ def adopt(
     Nothing is submitted and nothing is stopped.
     """
     if every == bool(names):
-        raise click.UsageError("Name the jobs, or say --all.")
+        both = "Name the jobs or say --all, not both."
+        raise click.UsageError(both if every else "Name the jobs, or say --all.")
     if flink_job_id and len(names) != 1:
         raise click.UsageError("--job-id goes with exactly one NAME.")
     lake = load_project(module, lakehouse_name)

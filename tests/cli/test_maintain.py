@@ -9,6 +9,8 @@ import pytest
 from lakehouse_dagster.cli.project import load_project
 from lakehouse_dagster.maintenance.actions import ActionKind
 from lakehouse_dagster.maintenance.held import Keeper
+from lakehouse_dagster.maintenance.maintain import compact_now
+from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.system_db.maintenance_actions import ActionState
 from tests.cli.projects import MODULE, NOBODY, SCRIPTS, Project, project
 from tests.cli.test_status import write_orders
@@ -144,6 +146,16 @@ def test_a_named_table_on_which_somebody_else_acts_is_an_error_that_names_them(
     assert (among_all.code, among_all.err) == (0, "")
     assert f"shop.orders: {why}" in among_all.out.splitlines()
     assert (asked.code, f"shop.orders: {why}" in asked.out.splitlines()) == (0, True)
+
+
+def test_a_full_compaction_that_a_person_asked_for_fails_beside_somebody_else(
+    shop: Project,
+) -> None:
+    ours = keeper()
+    with keeper().hold(["shop.orders"], "Dagster run 1a2b"):
+        done = compact_now(ours, MaintenancePolicy(), ["shop.orders"], holder="a test")
+    (failure,) = done.failures
+    assert "Dagster run 1a2b acts on the table shop.orders now." in str(failure.error)
 
 
 def test_what_waits_after_a_failure_says_why_it_failed_and_how_to_do_it_now(shop: Project) -> None:
