@@ -5,8 +5,8 @@ FAULTS ?= 33
 MINUTES ?= 10
 SEED ?= 1
 ENGINE ?= flink-2.0
-ALONE := chaos or browser or dagster
-WITHOUT_SERVERS := not flink and not services and not ($(ALONE))
+HEAVY := chaos or browser or dagster
+WITHOUT_SERVERS := not flink and not services and not ($(HEAVY))
 # pytest's exit code 5: PYTEST_ARGS choose none of these.
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 NONE_CHOSEN = || [ $$? = 5 ]
@@ -35,11 +35,11 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m lakehouse_dagster.local.fetch flink-2.0 flink-1.20
-	@# Two at a time, each with a cluster of its own; what kills processes or opens pages, alone.
+	@# Two at a time, each with a cluster of its own; what kills processes or opens pages, at the end.
 	$(PYTEST) -n auto -m "$(WITHOUT_SERVERS)" $(NONE_CHOSEN)
-	LAKEHOUSE_TEST_ENGINE=flink-2.0 $(PYTEST) -n 2 --dist loadfile -m "(flink or services) and not ($(ALONE))" $(NONE_CHOSEN)
-	LAKEHOUSE_TEST_ENGINE=flink-1.20 $(PYTEST) -n 2 --dist loadfile -m "every_engine and not ($(ALONE))" $(NONE_CHOSEN)
-	$(PYTEST) -m "$(ALONE)" $(NONE_CHOSEN)
+	LAKEHOUSE_TEST_ENGINE=flink-2.0 $(PYTEST) -n 2 --dist loadfile -m "(flink or services) and not ($(HEAVY))" $(NONE_CHOSEN)
+	LAKEHOUSE_TEST_ENGINE=flink-1.20 $(PYTEST) -n 2 --dist loadfile -m "every_engine and not ($(HEAVY))" $(NONE_CHOSEN)
+	$(PYTEST) -n 2 --dist loadfile -m "$(HEAVY)" $(NONE_CHOSEN)
 
 check: setup
 	$(BIN)/ruff check .
