@@ -222,7 +222,9 @@ class _Rescaling:
         if self.pause.keep_stopped is not None:
             return "" if self.differs else self.pause.keep_stopped
         back = "It was written back: " if self.rewritten else ""
-        return f"{back}{self.facts.table} has {self.facts.total_buckets} buckets as before."
+        return (
+            f"{back}{self.facts.table} has as many buckets as before: {self.facts.total_buckets}."
+        )
 
     # steps
 

@@ -148,7 +148,7 @@ def test_who_dies_while_a_table_is_rescaled_loses_no_row_and_it_is_gone_on_with(
     (path, *_) = sorted((lab.folder / "warehouse" / "ods.db" / "copied").glob("bucket-0/*.parquet"))
     with dying(chaos_stack, dies, HeldFile(path), r"CALL sys\.rescale") as gateway:
         dead = Keeper(lab.runtime(sql_gateway_url=gateway, policy=QUICK))
-        with pytest.raises(LakehouseError):
+        with pytest.raises(LakehouseError) as caught:
             rescale(dead, TABLE, 3, holder="a test")
     (record,) = written.keeper.actions.of_table(TABLE)
     assert record.state is FAILED
@@ -159,6 +159,10 @@ def test_who_dies_while_a_table_is_rescaled_loses_no_row_and_it_is_gone_on_with(
     assert (lab.on_cluster() == []) is rewritten
     if rewritten:
         assert f"lakehouse tables rescale {TABLE} --buckets 3" in (writer.last_error or "")
+        stands = f"{writer.last_error} Not resumed: {lab.job}."
+    else:
+        stands = f"{TABLE} has as many buckets as before: 1. Resumed where they were: {lab.job}."
+    assert stands in str(caught.value)
 
     done = rescale(written.keeper, TABLE, 3, holder="the next run")
     assert (done.to_buckets, done.rows) == (3, 40)

@@ -76,7 +76,7 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
     monkeypatch.setattr(rescaling, "set_option", refuse)
     with pytest.raises(MaintenanceError) as caught:
         rescale(written.keeper, TABLE, 3, holder="test")
-    stands = f"It was written back: {TABLE} has 2 buckets as before."
+    stands = f"It was written back: {TABLE} has as many buckets as before: 2."
     assert str(caught.value) == (
         f"The table cannot be altered. {stands} Resumed where they were: {lab.job}."
     )
