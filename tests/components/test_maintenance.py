@@ -143,7 +143,7 @@ def test_all_mistakes_of_a_policy_are_told_at_once() -> None:
             "tables.ods.*.compact.lasts",
         )
     ]
-    assert "from which no day follows. Write year, month and day" in str(error)
+    assert "from which no day, month or year follows. Write it as strptime takes it" in str(error)
 
 
 def test_a_window_may_be_said_in_any_order_or_only_moved() -> None:

@@ -69,15 +69,17 @@ def test_what_cannot_be_meant_is_refused_when_declared(
         ("%G-W%V-%u", True),
         ("%H", False),
         ("%m%d", False),
-        ("%Y", False),
-        ("%Y-%m", False),
+        ("%Y", True),
+        ("%Y-%m", True),
+        ("%m", False),
+        ("%Y%W", False),
         ("%Y%M%d", False),
         ("%G-W%V", False),
         ("%Y%Y%m%d", False),
         ("%Y%m%", False),
     ],
 )
-def test_a_day_must_follow_from_the_format_of_expiring_partitions(
+def test_a_day_month_or_year_must_follow_from_the_format_of_expiring_partitions(
     written: str, is_one: bool
 ) -> None:
     if is_one:
@@ -91,7 +93,14 @@ def test_a_partition_s_time_is_utc_unless_it_says_otherwise() -> None:
     assert time_of("2026113005", "%Y%m%d%H") == datetime(2026, 11, 30, 5, tzinfo=timezone.utc)
     assert time_of("20261130+0900", "%Y%m%d%z") == datetime(2026, 11, 29, 15, tzinfo=timezone.utc)
     assert time_of("x", "%Y%m%d") is None
+    assert time_of("202613", "%Y%m") is None
     assert time_of(None, "%Y%m%d") is None
+
+
+def test_a_partition_of_a_month_or_a_year_is_as_young_as_its_last_day() -> None:
+    assert time_of("202602", "%Y%m") == datetime(2026, 2, 28, tzinfo=timezone.utc)
+    assert time_of("2024-02", "%Y-%m") == datetime(2024, 2, 29, tzinfo=timezone.utc)
+    assert time_of("2024", "%Y") == datetime(2024, 12, 31, tzinfo=timezone.utc)
 
 
 def test_whoever_has_chosen_the_time_waits_for_no_window() -> None:
