@@ -187,7 +187,7 @@ def test_the_events_page_shows_each_progress_event_with_its_snapshots(ui: Dagste
         ui,
         "/assets/ods/work_order?view=events",
         "Snapshots 5 to 9.",
-        "snapshots 5 to 9",
+        "snapshot_range 5 to 9",
         "commits 5 APPEND",
         "rows_written 60",
         "files_added 5",

@@ -149,7 +149,7 @@ def incarnations(folder: Path) -> dict[str, tuple[Incarnation, ...]]:
 def test_a_killed_an_ended_and_a_finished_demo_in_one_folder(folder: Path) -> None:
     # Killed: nobody could clean up.
     with demo(folder, "killed", *HEADLESS) as killed:
-        killed.wait_for("First snapshot after", 120)
+        killed.wait_for("First snapshot after", 240)
         killed.process.kill()
         killed.ended(10)
     left = processes_of(folder)
@@ -160,7 +160,7 @@ def test_a_killed_an_ended_and_a_finished_demo_in_one_folder(folder: Path) -> No
     # The next one, with the web page, takes over the running Flink and ends the other's Dagster.
     (port,) = free_ports(1)
     with demo(folder, "ended", "--port", str(port)) as ended:
-        ended.wait_for(f"Dagster: http://localhost:{port}", 60)
+        ended.wait_for(f"Dagster: http://localhost:{port}", 120)
         until_answers(f"http://localhost:{port}/server_info")
         assert set(left) & set(processes_of(folder)) == flink
         ended.process.send_signal(signal.SIGTERM)
@@ -176,14 +176,14 @@ def test_a_killed_an_ended_and_a_finished_demo_in_one_folder(folder: Path) -> No
     with demo(folder, "finished", *HEADLESS) as finished:
         watcher = threading.Thread(target=finished.watch_memory)
         watcher.start()
-        finished.wait_for("Flink is up", 90)
+        finished.wait_for("Flink is up", 180)
         with demo(folder, "refused", *HEADLESS) as refused:
             assert refused.ended(30) == 1
         assert refused.log.read_text() == (
             f"Error: A demo runs in {folder} already. "
             "End it first, or choose another folder with --folder.\n"
         )
-        code = finished.ended(220)
+        code = finished.ended(430)
         watcher.join()
     assert code == 0, finished.log.read_text()
     assert processes_of(folder) == {}
