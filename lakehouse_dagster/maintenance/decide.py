@@ -33,6 +33,11 @@ from lakehouse_dagster.paimon.file_facts import (
 )
 from lakehouse_dagster.sizes import size_bytes
 
+_RESURRECTS = (
+    "full compaction is not done beside writers that compact the table themselves: rows that they "
+    "mark as deleted meanwhile (deletion vectors) would come back. Give it a compaction job of its "
+    "own (compaction: dedicated)."
+)
 _Wants: TypeAlias = Callable[[BucketFacts, CompactSpec], str | None]
 """Whether a bucket is due, and why."""
 
@@ -98,6 +103,10 @@ class _DueToMerge:
         if spec is None or policy.compaction is Compaction.OFF:
             return None
         if self.case.situation.compacts_by_itself or self._declared_otherwise:
+            return None
+        if self._marked_by_writers:
+            if any(self._wants_full(bucket, spec) for bucket in self.facts.buckets):
+                self.case.held_back.append(_RESURRECTS)
             return None
         full = self._chosen(spec, ActionKind.COMPACT_FULL, self._wants_full)
         return full or self._chosen(spec, ActionKind.COMPACT, self._wants_minor)
@@ -178,6 +187,13 @@ class _DueToMerge:
         """
         limit = bucket.small_files * size_bytes(spec.size_a_small_file)
         return bucket.small_bytes <= limit or bucket.small_bytes >= self._target_file_bytes
+
+    @property
+    def _marked_by_writers(self) -> bool:
+        """Whether writers compact it themselves, and would lose marks against a compaction."""
+        facts = self.facts
+        postponed = facts.total_buckets == POSTPONED_BUCKETS
+        return facts.is_marked_by_compaction and not facts.write_only and not postponed
 
     @property
     def _declared_otherwise(self) -> bool:

@@ -17,6 +17,7 @@ from lakehouse_dagster.maintenance.perform import Performing, perform, settle_al
 from lakehouse_dagster.maintenance.situation import Surroundings, tables_to_look_at
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
 from lakehouse_dagster.maintenance.survey import look_at
+from lakehouse_dagster.maintenance.writers import compactors_of
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.apply import CancelledByUserError
 from lakehouse_dagster.streaming.runtime import LOGGER
@@ -234,13 +235,27 @@ def compact_now(
     damage = Damage(keeper)
     for table in tables:
         try:
-            action = _full_compaction(damage.seen_in(keeper.facts(table)), partitions)
+            facts = damage.seen_in(keeper.facts(table))
+            _refuse_beside_others(keeper, facts)
+            action = _full_compaction(facts, partitions)
             groups.append(ActionGroup((action,)))
         except LakehouseError as error:
             failures.append(Failure((table,), error))
     crew = _Crew(keeper, policy, holder, None, log, only_if_due=False)
     done = crew.do(groups)
     return Maintained((), tuple(done), (), (*failures, *crew.failures, *crew.held))
+
+
+def _refuse_beside_others(keeper: Keeper, facts: TableFacts) -> None:
+    if not facts.is_marked_by_compaction:
+        return
+    others = compactors_of(keeper.runtime, facts)
+    if others:
+        raise MaintenanceError(
+            f"{facts.table} is compacted by {', '.join(others)}: rows that it marks as deleted "
+            "during another compaction (deletion vectors) would come back.",
+            remedy=f"Stop it first: lakehouse jobs stop {' '.join(others)}.",
+        )
 
 
 def _full_compaction(facts: TableFacts, wanted: Sequence[Mapping[str, str | None]]) -> Action:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakehouse_dagster.errors import FlinkError
 from lakehouse_dagster.flink import JobManager
+from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import Incarnation
 
@@ -30,6 +31,23 @@ def writers_of(runtime: Runtime, tables: Iterable[str]) -> dict[str, Incarnation
         for name, job in runtime.jobs.items()
         if wanted & set(job.sink_keys) and name in latest and not latest[name].state.is_over
     }
+
+
+def compactors_of(runtime: Runtime, facts: TableFacts) -> tuple[str, ...]:
+    """The jobs of ours that may compact a table now: its compaction job, else its writers."""
+    latest = runtime.memory.state().latest
+    return tuple(
+        sorted(
+            name
+            for name, job in runtime.jobs.items()
+            if name in latest
+            and not latest[name].state.is_over
+            and (
+                facts.table in job.compacts
+                or (facts.table in job.sink_keys and not facts.write_only)
+            )
+        )
+    )
 
 
 def counts_of_writers(

@@ -205,6 +205,15 @@ class TableFacts:
         """Whether deleted rows are marked instead of rewritten."""
         return self.options.get("deletion-vectors.enabled", "false").lower() == "true"
 
+    @property
+    def is_marked_by_compaction(self) -> bool:
+        """Whether rows are marked as deleted by whoever compacts, so that only one may.
+
+        The marks that one sets on a file are lost if another has rewritten the file meanwhile:
+        the rows come back (Paimon 1.3.1 and 2.0.0 see no conflict in it).
+        """
+        return self.deletion_vectors and self.kind is not TableKind.APPEND
+
 
 @dataclass(frozen=True)
 class StoredSums:

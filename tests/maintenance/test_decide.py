@@ -85,6 +85,16 @@ def test_rows_marked_as_deleted_lead_to_a_full_compaction() -> None:
     assert action.reason == "bucket 0 has 200 of 1000 rows marked as deleted."
 
 
+def test_a_table_whose_writers_mark_rows_as_deleted_is_not_compacted_beside_them() -> None:
+    marked = table(bucket(deleted_records=200), options={"deletion-vectors.enabled": "true"})
+    found = decided(marked)
+    assert found.actions == ()
+    assert "would come back" in found.held_back[0]
+    alone = {"deletion-vectors.enabled": "true", "write-only": "true"}
+    assert only(decided(replace(marked, options=alone))).kind is ActionKind.COMPACT_FULL
+    assert decided(table(bucket(), options=marked.options)).held_back == ()
+
+
 def test_small_files_of_an_append_table_are_compacted_partition_by_partition() -> None:
     many = bucket(0, "20260101", files=12, small_files=11, small_bytes=4 * MIB)
     few = bucket(0, "20260102", files=12, small_files=3)
