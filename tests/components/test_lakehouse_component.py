@@ -241,7 +241,7 @@ def test_what_is_planned_is_said_not_to_be_supported_yet(name: str) -> None:
         ({"supervision": {"tick_intervall": "5s"}}, "tick_intervall"),
         ({"supervision": {"tick_interval": "soon"}}, "'soon', which is not a duration"),
         ({"supervision": {"max_attempts": "many"}}, "supervision.max_attempts is 'many'"),
-        ({"progress": {"events_per_tick": 0}}, "ProgressPolicy.events_per_tick is 0"),
+        ({"progress": {"events_per_tick": 0}}, "attributes.progress.events_per_tick: It is 0"),
         ({"start": "now"}, "start is 'now', which is no start policy"),
         ({"sensors_running": "perhaps"}, "sensors_running is 'perhaps'"),
         ({"scripts": "nowhere/*.sql"}, "No SQL script matches 'nowhere/*.sql'"),
