@@ -20,6 +20,11 @@ def advice_on(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
 def on_its_compaction_job(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
     """Why a table does not get the compaction that is declared, ``compaction: dedicated``."""
     table, job = facts.table, situation.compaction_job
+    if job is None and situation.compacts_by_itself:
+        return (
+            "Its compaction job runs on, though compaction: dedicated is declared no more. Declare "
+            f"it again, and run `lakehouse tables undedicate {table}` before you take it out.",
+        )
     if job is None:
         return ()
     if facts.total_buckets == POSTPONED_BUCKETS:

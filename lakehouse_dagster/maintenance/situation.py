@@ -13,6 +13,7 @@ from lakehouse_dagster.maintenance.damage import Damage
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.needs import Readers, may_expire, protected_tags
 from lakehouse_dagster.maintenance.spec import TablePolicy
+from lakehouse_dagster.maintenance.writers import jobs_on_record
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import DesiredState
@@ -103,7 +104,7 @@ def _compacted_tables(runtime: Runtime) -> frozenset[str]:
     records = runtime.memory.state().records
     return frozenset(
         table
-        for name, job in runtime.jobs.items()
+        for name, job in jobs_on_record(runtime).items()
         if name in records and records[name].desired is DesiredState.RUNNING
         for table in job.compacts
     )

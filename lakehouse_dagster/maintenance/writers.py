@@ -9,6 +9,8 @@ from lakehouse_dagster.errors import FlinkError
 from lakehouse_dagster.flink import JobManager
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.spec import StreamingJob
+from lakehouse_dagster.streaming.versions import job_of
 from lakehouse_dagster.system_db import Incarnation
 
 _POLL_SECONDS = 0.5
@@ -33,13 +35,22 @@ def writers_of(runtime: Runtime, tables: Iterable[str]) -> dict[str, Incarnation
     }
 
 
+def jobs_on_record(runtime: Runtime) -> dict[str, StreamingJob]:
+    """Every job that is declared, or that ran: one whose declaration is gone is left running."""
+    latest = runtime.memory.state().latest
+    gone = {
+        name: job_of(runtime, life) for name, life in latest.items() if name not in runtime.jobs
+    }
+    return {**runtime.jobs, **{name: job for name, job in gone.items() if job is not None}}
+
+
 def compactors_of(runtime: Runtime, facts: TableFacts) -> tuple[str, ...]:
     """The jobs of ours that may compact a table now: its compaction job, else its writers."""
     latest = runtime.memory.state().latest
     return tuple(
         sorted(
             name
-            for name, job in runtime.jobs.items()
+            for name, job in jobs_on_record(runtime).items()
             if name in latest
             and not latest[name].state.is_over
             and (

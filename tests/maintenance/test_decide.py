@@ -184,6 +184,12 @@ def test_a_table_that_is_to_have_its_own_compaction_job_gets_no_other_compaction
     assert said is None or said in found.advice[0]
 
 
+def test_a_compaction_job_that_is_declared_no_more_is_told_of() -> None:
+    found = decided(table(UNSETTLED, options=WRITE_ONLY), compacts_by_itself=True)
+    assert found.actions == ()
+    assert "runs on, though compaction: dedicated is declared no more" in found.advice[0]
+
+
 def test_rows_that_wait_for_buckets_are_compacted_whatever_is_declared() -> None:
     waiting = bucket(-2, files=4, level0_files=4)
     found = decided(

@@ -46,6 +46,7 @@ def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     assert "says otherwise" in " ".join(moved.notes)
     assert written.facts().write_only
     assert is_compacted(written.runtime, TABLE)
+    assert is_compacted(lab.runtime(), TABLE)  # also where the job is not declared any more
     writer = lab.running()
     assert writer.job_id != first.flink_job_id
     lab.assert_restored(written.start())  # adopted: it was started from the savepoint
