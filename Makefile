@@ -35,11 +35,11 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m lakehouse_dagster.local.fetch flink-2.0 flink-1.20
-	@# Two at a time, each with a cluster of its own; what kills processes or opens pages, at the end.
+	@# Two at a time, each with a cluster of its own; what kills processes or opens pages, alone.
 	$(PYTEST) -n auto -m "$(WITHOUT_SERVERS)" $(NONE_CHOSEN)
 	LAKEHOUSE_TEST_ENGINE=flink-2.0 $(PYTEST) -n 2 --dist loadfile -m "(flink or services) and not ($(HEAVY))" $(NONE_CHOSEN)
 	LAKEHOUSE_TEST_ENGINE=flink-1.20 $(PYTEST) -n 2 --dist loadfile -m "every_engine and not ($(HEAVY))" $(NONE_CHOSEN)
-	$(PYTEST) -n 2 --dist loadfile -m "$(HEAVY)" $(NONE_CHOSEN)
+	$(PYTEST) -m "$(HEAVY)" $(NONE_CHOSEN)
 
 check: setup
 	$(BIN)/ruff check .
