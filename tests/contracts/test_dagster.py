@@ -24,7 +24,7 @@ def command(name: str, *arguments: str) -> list[str]:
     return [str(Path(sys.executable).with_name(name)), *arguments]
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = 180) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "too late"
