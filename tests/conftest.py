@@ -77,6 +77,7 @@ def flink_stack(
         yield RunningFlink(rest_url, gateway_url, folder, flink_engine)
         return
     from lakehouse_dagster.local.stack import LocalStack
+    from tests.support.stacks import up
 
     # Flink caches what its REST API says for 3 s by default; tests ask all the time.
     quick = {
@@ -86,11 +87,9 @@ def flink_stack(
     stack = LocalStack(
         folder, flink_engine, slots=16, task_manager_memory_mib=1400, extra_config=quick
     )
-    status = stack.up()
-    try:
+    with up(stack):
+        status = stack.status()
         yield RunningFlink(status.rest_url, status.sql_gateway_url, folder, flink_engine)
-    finally:
-        stack.down()
 
 
 @pytest.fixture

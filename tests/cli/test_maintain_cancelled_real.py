@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from lakehouse_dagster.flink import FlinkJobStatus
 from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
-from tests.maintenance.cases import T, small_files
+from tests.maintenance.cases import T
+from tests.maintenance.project import ROOT, ROWS, write_project
 from tests.maintenance.tables import Tables
 from tests.support.faults import HeldFile, is_cancelled_for_good
 from tests.support.fixtures import lab
@@ -25,43 +25,12 @@ __all__ = ["lab"]
 
 pytestmark = [pytest.mark.flink]
 
-MODULE = """\
-from lakehouse_dagster import *
-from tests.support.laboratory import QUICK
-
-defs = Lakehouse(
-    catalog=PaimonCatalog({folder!r} + "/warehouse"),
-    flink=FlinkCluster({rest_url!r}, {gateway_url!r}),
-    name="lake",
-    system_database=SystemDatabase("sqlite:///" + {folder!r} + "/lakehouse.db"),
-    supervision=QUICK,
-    maintenance=MaintenancePolicy(TablePolicy(compact=CompactSpec(small_files=2))),
-).definitions({folder!r} + "/sql", base_folder={folder!r})
-"""
-SCRIPT = """\
-CREATE TABLE IF NOT EXISTS m.t (id STRING NOT NULL) WITH ('bucket' = '-1');
-CREATE TEMPORARY TABLE nothing (id STRING) WITH ('connector' = 'datagen');
-SET 'pipeline.name' = '{job}';
-INSERT INTO m.t SELECT id FROM nothing;
-"""
-ROOT = Path(__file__).parents[2]
-ROWS = [(str(number),) for number in range(6)]
-
 
 @pytest.fixture
 def tables(lab: Laboratory) -> Tables:
     """A project whose table ``m.t`` has six small files, which are too many."""
-    lab.lakehouse = "lake"
-    (lab.folder / "sql").mkdir()
-    (lab.folder / "sql" / "t.sql").write_text(SCRIPT.format(job=lab.job))
-    (lab.folder / "shop.py").write_text(
-        MODULE.format(
-            folder=str(lab.folder), rest_url=lab.rest_url, gateway_url=lab.sql_gateway_url
-        )
-    )
-    made = Tables(lab)
-    small_files(made, T)
-    return made
+    policy = "MaintenancePolicy(TablePolicy(compact=CompactSpec(small_files=2)))"
+    return write_project(lab, "shop", policy)
 
 
 @contextmanager

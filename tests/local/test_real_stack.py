@@ -23,6 +23,7 @@ from lakehouse_dagster.local.services import Service
 from lakehouse_dagster.local.settings import StackSettings
 from lakehouse_dagster.local.stack import LocalStack, StackStatus
 from lakehouse_dagster.local.state import read_state
+from tests.support.stacks import up
 
 MIB = 1024 * 1024
 
@@ -33,11 +34,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     stack = LocalStack(
         tmp_path_factory.mktemp("stack") / "with space", checkpoint_interval_seconds=2
     )
-    stack.up()
-    try:
+    with up(stack):
         yield stack
-    finally:
-        stack.down()
 
 
 def _pids(status: StackStatus) -> dict[str, int | None]:

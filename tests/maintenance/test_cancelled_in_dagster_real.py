@@ -21,8 +21,9 @@ import pytest
 
 from lakehouse_dagster.flink import FlinkJobStatus, JobSummary
 from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
-from tests.browser.dagster_ui import INSTANCE, ROOT, served
-from tests.maintenance.cases import T, small_files
+from tests.browser.dagster_ui import INSTANCE, served
+from tests.maintenance.cases import T
+from tests.maintenance.project import ROOT, ROWS, write_project
 from tests.maintenance.tables import Tables
 from tests.support.faults import HeldFile, is_cancelled_for_good
 from tests.support.fixtures import lab
@@ -32,28 +33,8 @@ __all__ = ["lab"]
 
 pytestmark = [pytest.mark.dagster, pytest.mark.flink]
 
-MODULE = """\
-from lakehouse_dagster import *
-from tests.support.laboratory import QUICK
-
-defs = Lakehouse(
-    catalog=PaimonCatalog({folder!r} + "/warehouse"),
-    flink=FlinkCluster({rest_url!r}, {gateway_url!r}),
-    name="lake",
-    system_database=SystemDatabase("sqlite:///" + {folder!r} + "/lakehouse.db"),
-    supervision=QUICK,
-    maintenance=MaintenancePolicy(),
-).definitions({folder!r} + "/sql", base_folder={folder!r})
-"""
-SCRIPT = """\
-CREATE TABLE IF NOT EXISTS m.t (id STRING NOT NULL) WITH ('bucket' = '-1');
-CREATE TEMPORARY TABLE nothing (id STRING) WITH ('connector' = 'datagen');
-SET 'pipeline.name' = '{job}';
-INSERT INTO m.t SELECT id FROM nothing;
-"""
 AT_ONCE = "run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}\n"
 LOCATION = "cancelled_shop"
-ROWS = [(str(number),) for number in range(6)]
 LAUNCH = """
 mutation($selector: JobOrPipelineSelector!, $config: RunConfigData) {
   launchRun(executionParams: {selector: $selector, runConfigData: $config}) {
@@ -161,19 +142,8 @@ class Shop:
 def shop(lab: Laboratory) -> Iterator[Shop]:
     folder, home = lab.folder, lab.folder / "home"
     home.mkdir()
-    (folder / "sql").mkdir()
     (home / "dagster.yaml").write_text(INSTANCE + AT_ONCE)
-    (folder / "sql" / "t.sql").write_text(SCRIPT.format(job=lab.job))
-    (folder / f"{LOCATION}.py").write_text(
-        MODULE.format(
-            folder=str(folder),
-            rest_url=lab.rest_url,
-            gateway_url=lab.sql_gateway_url,
-        )
-    )
-    lab.lakehouse = "lake"  # jobs and ops are called by it
-    tables = Tables(lab)
-    small_files(tables, T)
+    tables = write_project(lab, LOCATION)
     environ = {"PYTHONPATH": f"{ROOT}:{folder}"}
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,

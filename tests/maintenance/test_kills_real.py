@@ -29,6 +29,7 @@ from tests.maintenance.written import Written
 from tests.support.faults import CALL, STATEMENT, Does, Fault, FaultyProxy, HeldFile, kill
 from tests.support.fixtures import laboratory_on
 from tests.support.laboratory import QUICK, TABLE, Laboratory, until
+from tests.support.stacks import up
 
 pytestmark = pytest.mark.chaos
 
@@ -47,11 +48,8 @@ def chaos_stack(
         task_manager_memory_mib=1400,
         extra_config={"web.refresh-interval": "100ms"},
     )
-    stack.up()
-    try:
+    with up(stack):
         yield stack
-    finally:
-        stack.down()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tests.maintenance.tables import Tables
 from tests.maintenance.written import Written
 from tests.support.fixtures import laboratory_on
 from tests.support.laboratory import TABLE, Laboratory
+from tests.support.stacks import up
 
 pytestmark = [pytest.mark.chaos, pytest.mark.every_engine]
 
@@ -27,11 +28,11 @@ BUCKETS = 4
 def lab(flink_engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A laboratory on a stack of its own, as it is by default."""
     stack = LocalStack(tmp_path_factory.mktemp("stack"), flink_engine)
-    try:
-        with laboratory_on(stack.up(), tmp_path_factory.mktemp("lab")) as laboratory:
-            yield laboratory
-    finally:
-        stack.down()
+    with (
+        up(stack),
+        laboratory_on(stack.status(), tmp_path_factory.mktemp("lab")) as laboratory,
+    ):
+        yield laboratory
 
 
 def test_tables_are_compacted_together_and_rescaled_beside_a_writer(lab: Laboratory) -> None:

@@ -21,6 +21,7 @@ from tests.support.fixtures import laboratory_on
 from tests.support.history import job_manager_history
 from tests.support.laboratory import Laboratory, until
 from tests.support.processes import Actor
+from tests.support.stacks import up
 
 pytestmark = [pytest.mark.chaos, pytest.mark.every_engine]
 
@@ -47,11 +48,8 @@ def chaos_stack(
         checkpoint_interval_seconds=1,
         extra_config=QUICK_TO_NOTICE,
     )
-    stack.up()
-    try:
+    with up(stack):
         yield stack
-    finally:
-        stack.down()
 
 
 @pytest.fixture

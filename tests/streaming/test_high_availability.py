@@ -21,6 +21,7 @@ from tests.support.fixtures import laboratory_on
 from tests.support.high_availability import ZooKeeper
 from tests.support.history import job_manager_history
 from tests.support.laboratory import Laboratory, until
+from tests.support.stacks import up
 
 pytestmark = [pytest.mark.chaos, pytest.mark.every_engine]
 
@@ -47,11 +48,8 @@ def available_stack(
             checkpoint_interval_seconds=1,
             extra_config={**QUICK, **zookeeper.options(folder / "remembered")},
         )
-        stack.up()
-        try:
+        with up(stack):
             yield stack
-        finally:
-            stack.down()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from lakehouse_dagster.streaming.details import ask
 from lakehouse_dagster.streaming.observe import stalled_for
 from tests.paimon.writing import Writer
 from tests.support.laboratory import QUICK, Laboratory, until
+from tests.support.stacks import up
 
 pytestmark = [pytest.mark.chaos, pytest.mark.flink]
 
@@ -44,11 +45,8 @@ def stack(flink_engine: str, tmp_path: Path) -> Iterator[LocalStack]:
         "rest.cache.checkpoint-statistics.timeout": "100ms",
     }
     stack = LocalStack(tmp_path / "stack", flink_engine, slots=2, extra_config=patient)
-    stack.up()
-    try:
+    with up(stack):
         yield stack
-    finally:
-        stack.down()
 
 
 def test_a_frozen_job_stands_still_until_it_gets_on(stack: LocalStack, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.support.maven_jars import fetched
 from tests.support.postgres import PASSWORD, PASSWORD_USER, PostgresServer, running_postgres
 from tests.support.rest_catalog import TOKEN, WAREHOUSE, RestCatalogServer
 from tests.support.s3 import BUCKET, S3Server
+from tests.support.stacks import up
 
 KINDS = ("filesystem", "s3", "jdbc", "jdbc_on_s3", "hive", "rest")
 
@@ -66,11 +67,9 @@ def catalog_cluster(folder: Path, engine: str) -> Iterator[CatalogCluster]:
     # The S3 client of Paimon 1.3 is initialised in a thread that may have come from an earlier job.
     config = {"web.refresh-interval": "100ms", "classloader.check-leaked-classloader": "false"}
     stack = LocalStack(folder, engine, slots=2, task_manager_memory_mib=1100, extra_config=config)
-    status = stack.up()
-    try:
+    with up(stack):
+        status = stack.status()
         yield CatalogCluster(engine, status.rest_url, status.sql_gateway_url)
-    finally:
-        stack.down()
 
 
 class CatalogServers:
