@@ -20,7 +20,7 @@ from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
 from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, slack, span
 from lakehouse_dagster.paimon import Snapshot, TableReader
 from lakehouse_dagster.paimon.file_facts import TableFacts
-from lakehouse_dagster.streaming.commits import END_OF_INPUT
+from lakehouse_dagster.streaming.commits import newest_commit
 from lakehouse_dagster.streaming.runtime import Runtime
 
 _COMMITS_LOOKED_AT = 1_000
@@ -51,7 +51,7 @@ class Readers:
                 yield _holder("streaming job", job.name, None, facts, table)
         for job in self._all:
             if facts.table in job.writes and job.commit_user:
-                commit = _to_be_found_again(job, facts, table)
+                commit = _to_be_found_again(job, table)
                 if commit is not None:
                     yield Holder("writer", job.name, commit.id, commit.committed_at)
 
@@ -72,22 +72,14 @@ class Readers:
         return found
 
 
-def _to_be_found_again(job: ReadAgain, facts: TableFacts, table: TableReader) -> Snapshot | None:
+def _to_be_found_again(job: ReadAgain, table: TableReader) -> Snapshot | None:
     """A writer's newest commit, if it may have to start again from before that commit."""
-    newest = facts.snapshot_id or 0
-    last = max(facts.oldest_snapshot_id or 1, newest - _COMMITS_LOOKED_AT)
-    for number in range(newest, last - 1, -1):
-        snapshot = table.snapshot(number)
-        if snapshot is None:
-            continue
-        if job.oldest is not None and snapshot.committed_at < job.oldest.completed_at - _SKEW:
-            return None  # what a checkpoint holds is committed after it is complete
-        own = snapshot.commit_user.startswith(job.commit_user)
-        if not own or snapshot.commit_identifier >= END_OF_INPUT:
-            continue
-        if job.oldest is None or snapshot.commit_identifier >= job.oldest.checkpoint_id:
-            return snapshot
-        return None
+    oldest = job.oldest
+    # What a checkpoint holds is committed after it is complete.
+    since = None if oldest is None else oldest.completed_at - _SKEW
+    commit = newest_commit(table, job.commit_user, most=_COMMITS_LOOKED_AT, since=since)
+    if commit is None or oldest is None or commit.commit_identifier >= oldest.checkpoint_id:
+        return commit
     return None
 
 

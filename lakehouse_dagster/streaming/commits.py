@@ -11,14 +11,14 @@ from datetime import datetime
 
 from lakehouse_dagster.errors import CatalogError, CatalogUnreachableError, NoRestorePointError
 from lakehouse_dagster.flink.restore_points import completed_at
-from lakehouse_dagster.paimon import CatalogReader, Snapshot
+from lakehouse_dagster.paimon import CatalogReader, Snapshot, TableReader
 from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.streaming.settings import commit_user_start
 
 SNAPSHOTS_LOOKED_AT = 100
 """A job's newest commit is looked for among so many of a table's newest snapshots."""
-END_OF_INPUT = 2**62
+_END_OF_INPUT = 2**62
 """Commits at the end of a bounded source bear no checkpoint's number but the greatest there is."""
 
 
@@ -72,14 +72,35 @@ def _first_beyond(
     Both, since an earlier life that was started from nothing counted its checkpoints anew.
     """
     try:
-        newest = catalog.table(table).newest_snapshots(SNAPSHOTS_LOOKED_AT)
+        last = newest_commit(catalog.table(table), prefix, most=SNAPSHOTS_LOOKED_AT)
     except CatalogUnreachableError:
         raise  # nothing is known: the job is not started on a guess
     except CatalogError:
         return None  # the table is gone, or never to be read from here: left for Flink to judge
-    own = [s for s in newest if s.commit_user.startswith(prefix)]
-    if not own:
+    if last is None:
         return None
-    last = own[-1]
-    is_beyond = checkpoint_id < last.commit_identifier < END_OF_INPUT and last.committed_at > at
+    is_beyond = checkpoint_id < last.commit_identifier < _END_OF_INPUT and last.committed_at > at
     return last if is_beyond else None
+
+
+def newest_commit(
+    table: TableReader, commit_user: str, *, most: int, since: datetime | None = None
+) -> Snapshot | None:
+    """The newest commit of a job that is still there, read from the newest snapshot back.
+
+    Args:
+        table: one that the job writes.
+        commit_user: what the users of the job's commits begin with.
+        most: at most so many snapshots are looked at.
+        since: older ones are not looked at.
+    """
+    latest = table.latest_snapshot_id() or 0
+    for number in range(latest, max(0, latest - most), -1):
+        snapshot = table.snapshot(number)
+        if snapshot is None:
+            continue  # it has expired meanwhile
+        if since is not None and snapshot.committed_at < since:
+            return None
+        if snapshot.commit_user.startswith(commit_user):
+            return snapshot
+    return None
