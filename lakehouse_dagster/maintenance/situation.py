@@ -13,11 +13,10 @@ from lakehouse_dagster.maintenance.damage import Damage
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.needs import Readers, may_expire, protected_tags
 from lakehouse_dagster.maintenance.spec import TablePolicy
-from lakehouse_dagster.maintenance.writers import jobs_on_record
+from lakehouse_dagster.maintenance.writers import job_on_record
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import DesiredState
-from lakehouse_dagster.system_db.maintenance_actions import Outcome
 
 _LONGEST_ERROR = 300
 """Characters of an error in texts for people."""
@@ -74,10 +73,12 @@ class Surroundings:
     @cached_property
     def _past(self) -> Mapping[str, Mapping[ActionKind, Past]]:
         found: dict[str, dict[ActionKind, Past]] = {}
+        errors = {} if self.at_once else self.keeper.actions.last_errors()
         for outcome in self.keeper.actions.outcomes():
             if outcome.kind in _KINDS:
                 failed_at = None if self.at_once else outcome.failed_at
-                error = None if failed_at is None else self._last_error(outcome)
+                said = errors.get((outcome.table_name, outcome.kind)) if failed_at else None
+                error = said.splitlines()[0][:_LONGEST_ERROR] if said else None
                 past = Past(outcome.done_at, failed_at, outcome.failures, error)
                 found.setdefault(outcome.table_name, {})[_KINDS[outcome.kind]] = past
         searched = self.keeper.actions.last_done(ActionKind.FIND_ORPHANS.value)
@@ -88,12 +89,6 @@ class Surroundings:
             )
         return found
 
-    def _last_error(self, outcome: Outcome) -> str | None:
-        """The first line of what the newest of the failures said."""
-        newest = self.keeper.actions.of_table(outcome.table_name)
-        said = [r.error for r in newest if r.kind == outcome.kind and r.ended_at and r.error]
-        return said[0].splitlines()[0][:_LONGEST_ERROR] if said else None
-
 
 def is_compacted(runtime: Runtime, table: str) -> bool:
     """Whether a compaction job of ours is to run for the table."""
@@ -101,13 +96,10 @@ def is_compacted(runtime: Runtime, table: str) -> bool:
 
 
 def _compacted_tables(runtime: Runtime) -> frozenset[str]:
-    records = runtime.memory.state().records
-    return frozenset(
-        table
-        for name, job in jobs_on_record(runtime).items()
-        if name in records and records[name].desired is DesiredState.RUNNING
-        for table in job.compacts
-    )
+    state = runtime.memory.state()
+    wanted = (n for n, record in state.records.items() if record.desired is DesiredState.RUNNING)
+    jobs = (job_on_record(runtime, name, state.latest.get(name)) for name in wanted)
+    return frozenset(table for job in jobs if job is not None for table in job.compacts)
 
 
 def _with_found(past: Past, after: str | None, details: str) -> Past:

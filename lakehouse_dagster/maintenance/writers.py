@@ -35,30 +35,22 @@ def writers_of(runtime: Runtime, tables: Iterable[str]) -> dict[str, Incarnation
     }
 
 
-def jobs_on_record(runtime: Runtime) -> dict[str, StreamingJob]:
-    """Every job that is declared, or that ran: one whose declaration is gone is left running."""
-    latest = runtime.memory.state().latest
-    gone = {
-        name: job_of(runtime, life) for name, life in latest.items() if name not in runtime.jobs
-    }
-    return {**runtime.jobs, **{name: job for name, job in gone.items() if job is not None}}
+def job_on_record(runtime: Runtime, name: str, life: Incarnation | None) -> StreamingJob | None:
+    """A job as it is declared, or else as it ran: one whose declaration is gone is left running."""
+    declared = runtime.jobs.get(name)
+    return declared if declared is not None or life is None else job_of(runtime, life)
 
 
 def compactors_of(runtime: Runtime, facts: TableFacts) -> tuple[str, ...]:
     """The jobs of ours that may compact a table now: its compaction job, else its writers."""
-    latest = runtime.memory.state().latest
-    return tuple(
-        sorted(
-            name
-            for name, job in jobs_on_record(runtime).items()
-            if name in latest
-            and not latest[name].state.is_over
-            and (
-                facts.table in job.compacts
-                or (facts.table in job.sink_keys and not facts.write_only)
-            )
-        )
-    )
+    found = []
+    for name, life in sorted(runtime.memory.state().latest.items()):
+        job = None if life.state.is_over else job_on_record(runtime, name, life)
+        if job is not None and (
+            facts.table in job.compacts or (facts.table in job.sink_keys and not facts.write_only)
+        ):
+            found.append(name)
+    return tuple(found)
 
 
 def counts_of_writers(

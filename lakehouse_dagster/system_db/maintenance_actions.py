@@ -219,8 +219,8 @@ class MaintenanceActions:
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """How each kind of action went on each table so far, by one query."""
-        done = _last_done(self._lakehouse)
-        since = done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at)
+        done = _last(self._lakehouse, ActionState.DONE)
+        since = done.c.at.is_(None) | (_actions.c.ended_at > done.c.at)
         failed = since & (_actions.c.state == ActionState.FAILED.value)
         interrupted = since & (_actions.c.state == ActionState.INTERRUPTED.value)
         last = _actions.outerjoin(
@@ -230,7 +230,7 @@ class MaintenanceActions:
             select(
                 _actions.c.table_name,
                 _actions.c.kind,
-                func.max(done.c.done_at, type_=UtcDateTime),
+                func.max(done.c.at, type_=UtcDateTime),
                 func.max(case((failed, _actions.c.ended_at)), type_=UtcDateTime),
                 func.count(case((failed, 1))),
                 func.max(case((interrupted, _actions.c.ended_at)), type_=UtcDateTime),
@@ -277,23 +277,29 @@ class MaintenanceActions:
 
     def last_done(self, kind: str) -> dict[str, ActionRecord]:
         """The newest action of a kind that was done on each table, by table."""
-        done = _last_done(self._lakehouse)
+        last = _last(self._lakehouse, ActionState.DONE)
         query = self._where(
             _actions.c.kind == kind, _actions.c.state == ActionState.DONE.value
-        ).join(
-            done,
-            (done.c.table_name == _actions.c.table_name)
-            & (done.c.kind == _actions.c.kind)
-            & (done.c.done_at == _actions.c.ended_at),
-        )
+        ).join(last, _is(last))
         return {record.table_name: record for record in self._read(query)}
+
+    def last_errors(self) -> dict[tuple[str, str], str]:
+        """What each kind of action on each table said that failed last, by table and kind."""
+        last = _last(self._lakehouse, ActionState.FAILED, ActionState.INTERRUPTED)
+        query = (
+            select(_actions.c.table_name, _actions.c.kind, _actions.c.error)
+            .join(last, _is(last))
+            .where(_actions.c.lakehouse == self._lakehouse, _actions.c.error.is_not(None))
+        )
+        with self._db.read() as connection:
+            return {(table, kind): error for table, kind, error in connection.execute(query)}
 
     def unmended(self, word: str) -> dict[str, tuple[str, ...]]:
         """The errors with a word in them of actions that failed and were not done since, by table.
 
         Newest first, each once.
         """
-        done = _last_done(self._lakehouse)
+        done = _last(self._lakehouse, ActionState.DONE)
         query = (
             select(_actions.c.table_name, _actions.c.error)
             .outerjoin(
@@ -304,7 +310,7 @@ class MaintenanceActions:
                 _actions.c.lakehouse == self._lakehouse,
                 _actions.c.state == ActionState.FAILED.value,
                 _actions.c.error.contains(word, autoescape=True),
-                done.c.done_at.is_(None) | (_actions.c.ended_at > done.c.done_at),
+                done.c.at.is_(None) | (_actions.c.ended_at > done.c.at),
             )
             .order_by(_actions.c.ended_at.desc())
         )
@@ -335,9 +341,9 @@ class MaintenanceActions:
 
         The last one of its kind that was done on its table stays: what is due follows from it.
         """
-        done = _last_done(self._lakehouse)
+        done = _last(self._lakehouse, ActionState.DONE)
         last = (
-            select(done.c.done_at)
+            select(done.c.at)
             .where(done.c.table_name == _actions.c.table_name, done.c.kind == _actions.c.kind)
             .scalar_subquery()
         )
@@ -370,15 +376,24 @@ def _outcome(
     return Outcome(table, kind, done_at, at, failures + interruptions)
 
 
-def _last_done(lakehouse: str) -> Subquery:
-    """When each kind of action was last done on each table."""
+def _is(last: Subquery) -> ColumnElement[bool]:
+    """Whether an action is the one of its kind and table that was looked for."""
+    return (
+        (last.c.table_name == _actions.c.table_name)
+        & (last.c.kind == _actions.c.kind)
+        & (last.c.at == _actions.c.ended_at)
+    )
+
+
+def _last(lakehouse: str, *states: ActionState) -> Subquery:
+    """When each kind of action last ended in one of these ways on each table."""
     return (
         select(
             _actions.c.table_name,
             _actions.c.kind,
-            func.max(_actions.c.ended_at, type_=UtcDateTime).label("done_at"),
+            func.max(_actions.c.ended_at, type_=UtcDateTime).label("at"),
         )
-        .where(_actions.c.lakehouse == lakehouse, _actions.c.state == ActionState.DONE.value)
+        .where(_actions.c.lakehouse == lakehouse, _actions.c.state.in_([s.value for s in states]))
         .group_by(_actions.c.table_name, _actions.c.kind)
         .subquery()
     )

@@ -71,6 +71,23 @@ def test_errors_stand_until_the_same_is_done(db: Database) -> None:
     assert MaintenanceActions(db, "other").unmended("is gone") == {}
 
 
+def test_the_error_of_the_last_failure_is_known_by_table_and_kind(db: Database) -> None:
+    actions = MaintenanceActions(db, "lake", lambda: NOW)
+    ends = (
+        (ActionState.FAILED, "first"),
+        (ActionState.INTERRUPTED, "second"),
+        (ActionState.DONE, None),
+    )
+    for number, (state, error) in enumerate(ends):
+        ended = NOW + timedelta(minutes=number)
+        actions.update(begin(actions), {"state": state, "error": error, "ended_at": ended})
+    other = begin(actions, "ods.b", "snapshot expiry")
+    actions.update(other, {"state": ActionState.FAILED, "error": "third", "ended_at": NOW})
+    begin(actions, "ods.b")
+    wanted = {("ods.a", "compact"): "second", ("ods.b", "snapshot expiry"): "third"}
+    assert actions.last_errors() == wanted
+
+
 def test_sums_are_kept_from_one_process_to_the_next(db: Database) -> None:
     bucket = BucketSums()
     bucket.count({"_FILE_SIZE": 10, "_ROW_COUNT": 3, "_LEVEL": 0}, 1, small_below_bytes=100)
