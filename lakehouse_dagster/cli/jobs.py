@@ -9,7 +9,12 @@ from typing import Any
 
 import click
 
-from lakehouse_dagster.cli.output import print_json, reports_errors, show_progress
+from lakehouse_dagster.cli.output import (
+    names_or_all,
+    print_json,
+    reports_errors,
+    show_progress,
+)
 from lakehouse_dagster.cli.project import load_project, project_options
 from lakehouse_dagster.cli.status import at_a_glance
 from lakehouse_dagster.lakehouse import LoadedLakehouse
@@ -99,9 +104,7 @@ def adopt(
 
     Nothing is submitted and nothing is stopped.
     """
-    if every == bool(names):
-        both = "Name the jobs or say --all, not both."
-        raise click.UsageError(both if every else "Name the jobs, or say --all.")
+    names_or_all(names, every, "jobs")
     if flink_job_id and len(names) != 1:
         raise click.UsageError("--job-id goes with exactly one NAME.")
     lake = load_project(module, lakehouse_name)

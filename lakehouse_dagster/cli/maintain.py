@@ -15,6 +15,7 @@ from lakehouse_dagster.cli.named_tables import absent, existing
 from lakehouse_dagster.cli.output import (
     INTERRUPTED,
     answers_ctrl_c,
+    names_or_all,
     print_json,
     reports_errors,
     show_progress,
@@ -71,9 +72,7 @@ def maintain(
     from lakehouse_dagster.maintenance.maintain import maintain_in_rounds, plan
     from lakehouse_dagster.maintenance.spec import without_windows
 
-    if every == bool(tables):
-        both = "Name the tables or say --all, not both."
-        raise click.UsageError(both if every else "Name the tables, or say --all.")
+    names_or_all(tables, every, "tables")
     lake = load_project(module, lakehouse_name)
     policy = without_windows(_policy(lake)) if at_once else _policy(lake)
     chosen = None if every else existing(lake, tables)

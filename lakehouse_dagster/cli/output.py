@@ -73,6 +73,13 @@ def reports_errors(function: F) -> F:
     return wrapped  # type: ignore[return-value]
 
 
+def names_or_all(names: Sequence[str], every: bool, what: str) -> None:
+    """Refuse a command that is given neither names nor ``--all``, or both."""
+    if every == bool(names):
+        both = f"Name the {what} or say --all, not both."
+        raise click.UsageError(both if every else f"Name the {what}, or say --all.")
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout: times as ISO 8601, bytes as base64, decimals as text."""
     click.echo(json.dumps(_finite(value), default=_as_text, allow_nan=False))

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import TypeAlias
 
-Partition = tuple[tuple[str, str | None], ...]
-"""Column and value of each partition column, in the table's order; None for NULL."""
+from lakehouse_dagster.paimon.file_facts import PartitionText
+
+Partition: TypeAlias = PartitionText
 
 
 class ActionKind(str, Enum):

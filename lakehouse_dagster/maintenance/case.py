@@ -17,7 +17,6 @@ from lakehouse_dagster.maintenance.spec import (
 )
 from lakehouse_dagster.paimon.file_facts import TableFacts
 
-NAMES_TOLD = 10
 _LONGEST_VALUE = 60
 """Characters of a partition's value in texts for people."""
 _LONGEST_BACKOFF = timedelta(hours=6)
@@ -62,13 +61,6 @@ def backoff(failures: int) -> timedelta:
     """How long to wait after so many failures in a row."""
     doubled: int = 2 ** min(max(failures - 1, 0), 20)
     return min(_FIRST_BACKOFF * doubled, _LONGEST_BACKOFF)
-
-
-def some(names: Sequence[str], separator: str = ", ") -> str:
-    """The first ten names, and how many more there are: texts stay short however many they are."""
-    more = len(names) - NAMES_TOLD
-    told = separator.join(names[:NAMES_TOLD])
-    return f"{told} and {more} more" if more > 0 else told
 
 
 def partition_in_words(partition: Sequence[tuple[str, str | None]]) -> str:

@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from lakehouse_dagster.durations import in_words
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.maintenance.actions import Action, ActionKind, Holder, Partition
 from lakehouse_dagster.maintenance.calls import is_plain
-from lakehouse_dagster.maintenance.case import Case, partition_in_words, some
+from lakehouse_dagster.maintenance.case import Case, partition_in_words
 from lakehouse_dagster.maintenance.changelogs import kept_longer
 from lakehouse_dagster.maintenance.partition_times import time_of
 from lakehouse_dagster.maintenance.spec import (

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from lakehouse_dagster.errors import ConfigurationError
-from lakehouse_dagster.maintenance.case import some
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, is_pattern
 from lakehouse_dagster.sql.model import Project
 

@@ -13,7 +13,7 @@ from lakehouse_dagster.maintenance.budget import COMPACTIONS
 from lakehouse_dagster.maintenance.checks import maintenance_checks
 from lakehouse_dagster.maintenance.events import in_words, line, observation
 from lakehouse_dagster.maintenance.held import Keeper
-from lakehouse_dagster.maintenance.sensor import holder_of, maintenance_sensor
+from lakehouse_dagster.maintenance.sensor import maintenance_sensor
 from lakehouse_dagster.maintenance.spec import (
     MaintenancePolicy,
     TablePolicy,
@@ -23,6 +23,7 @@ from lakehouse_dagster.streaming.assets import CANCELLABLE
 from lakehouse_dagster.streaming.definitions import one_op_job
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.names import dagster_name, short_hash
+from lakehouse_dagster.streaming.runtime import dagster_run
 from lakehouse_dagster.streaming.sensors import Figures
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class _Jobs:
 
     def _told(self, context: dg.OpExecutionContext, act: Callable[[str], "Maintained"]) -> None:
         """Act; show every action on its asset, also of a run that is cancelled; fail if one did."""
-        holder, began = holder_of(context.run_id), self.keeper.runtime.clock.now()
+        holder, began = dagster_run(context.run_id), self.keeper.runtime.clock.now()
         # What a dead run left behind is brought to its end by this one, and told of here.
         left = {record.id for record in self.keeper.left_behind()}
         try:

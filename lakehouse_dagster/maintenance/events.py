@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.maintenance.actions import ActionKind
-from lakehouse_dagster.maintenance.case import partition_in_words, some
+from lakehouse_dagster.maintenance.budget import COMPACTIONS
+from lakehouse_dagster.maintenance.case import partition_in_words
 
 if TYPE_CHECKING:
     # SQLAlchemy comes with it: loading definitions does not wait for that.
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHOWN = ("files", "bytes", "small_files", "level0_files", "partitions", "snapshots", "changelogs")
 _ALWAYS = ("files", "bytes", "snapshots")
-_COMPACTIONS = (ActionKind.COMPACT.value, ActionKind.COMPACT_FULL.value)
+_COMPACTIONS = tuple(kind.value for kind in COMPACTIONS)
 _OF_FILES = ("files", "bytes", "small_files", "level0_files")
 _LESSENED_BY = {
     **dict.fromkeys(_COMPACTIONS, _OF_FILES),

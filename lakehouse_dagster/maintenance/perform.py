@@ -20,10 +20,10 @@ from lakehouse_dagster.errors import (
     MaintenanceError,
 )
 from lakehouse_dagster.flink import JobManager, Session
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.maintenance.actions import Action, ActionKind
 from lakehouse_dagster.maintenance.budget import COMPACTIONS, ActionGroup
 from lakehouse_dagster.maintenance.calls import Call, calls_of
-from lakehouse_dagster.maintenance.case import some
 from lakehouse_dagster.maintenance.expire import EXPIRIES, next_expiry
 from lakehouse_dagster.maintenance.flink_calls import (
     FlinkWork,

@@ -20,11 +20,12 @@ from lakehouse_dagster.maintenance.spec import MaintenancePolicy, span
 from lakehouse_dagster.streaming.cursor import Cursor
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.names import dagster_name
+from lakehouse_dagster.streaming.runtime import dagster_run
 
 if TYPE_CHECKING:
     # SQLAlchemy comes with it: loading definitions does not wait for that.
     from lakehouse_dagster.maintenance.survey import Looked
-    from lakehouse_dagster.system_db.maintenance_actions import Latest
+    from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, Latest
 
 LOOK_SECONDS = 20.0
 """Far below the 60 s that Dagster gives a tick; what is left over has its turn in the next."""
@@ -125,8 +126,9 @@ def maintenance_sensor(
         latest = keeper.actions.latest()
         news = _News(keeper, policy, graph, now, launchpads)
         evaluations, told = news.of_checks(seen, cursor.told, latest)
-        under_way = _under_way(keeper, context.instance, job)
-        asking = _asking(keeper, policy, seen, cursor.asked, latest, under_way)
+        left_behind = keeper.left_behind()
+        under_way = _under_way(keeper, context.instance, job, left_behind)
+        asking = _asking(keeper, policy, seen, cursor.asked, latest, under_way, len(left_behind))
         said = _summary(seen, asking, len(tables))
         context.log.info("%s", said)
         stored = MaintenanceCursor(
@@ -162,6 +164,7 @@ def _asking(
     asked: Mapping[str, Asked],
     latest: "Mapping[str, Latest]",
     under_way: frozenset[str] | None,
+    left_behind: int,
 ) -> Asking:
     from lakehouse_dagster.maintenance.survey import Looked
 
@@ -172,7 +175,7 @@ def _asking(
     waiting = {table: why for table, why in reasons.items() if why is not None}
     free: list[Decision] = [decision for decision in due if decision.table not in waiting]
     # What a dead run left behind is settled by the next one: it must not keep that from running.
-    running = len(keeper.actions.running()) - len(keeper.left_behind())
+    running = len(keeper.actions.running()) - left_behind
     plan = within_budget(free, policy.limits, running=max(0, running))
     still = {d.table for d in due}
     kept = {table: a for table, a in asked.items() if table not in seen or table in still}
@@ -184,13 +187,11 @@ def _asking(
     return Asking(plan, kept, waiting, tuple(d.actions[0] for d in due))
 
 
-def holder_of(run_id: str) -> str:
-    """As which a Dagster run holds the tables that it acts on."""
-    return f"Dagster run {run_id}"
-
-
 def _under_way(
-    keeper: Keeper, instance: dg.DagsterInstance, job: dg.JobDefinition
+    keeper: Keeper,
+    instance: dg.DagsterInstance,
+    job: dg.JobDefinition,
+    left_behind: "Sequence[ActionRecord]",
 ) -> frozenset[str] | None:
     """The tables of runs that have not ended; None for all.
 
@@ -198,14 +199,14 @@ def _under_way(
     monitored: it must not keep its tables from being maintained.
     """
     (op_name,) = job.graph.node_dict
-    dead = {record.holder for record in keeper.left_behind()}
+    dead = {record.holder for record in left_behind}
     at_work = set(keeper.runtime.leases.holders(keeper.lease_key("")).values())
     long_ago = keeper.runtime.clock.now() - SILENT_RUN_IS_OVER
     found: set[str] = set()
     for record in instance.get_run_records(
         filters=dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED), limit=100
     ):
-        holder = holder_of(record.dagster_run.run_id)
+        holder = dagster_run(record.dagster_run.run_id)
         began = record.start_time
         is_old = began is not None and began < long_ago.timestamp()
         if holder in dead or (is_old and holder not in at_work):

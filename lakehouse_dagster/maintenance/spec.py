@@ -108,8 +108,8 @@ class PartitionExpirySpec:
 
     Args:
         keep_for: how long after its time a partition is kept.
-        format: the value's format as ``strptime`` takes it, such as ``%Y%m%d``; a day follows from
-            it, at least.
+        format: the value's format as ``strptime`` takes it, such as ``%Y%m%d``; a day, month or
+            year follows from it.
         column: the partition column; by default the first.
         partitions_a_run: at most so many go at once.
     """

@@ -31,14 +31,7 @@ def needed_names(
 ) -> Iterator[str]:
     """The names of the files that a snapshot consists of, each before it is opened.
 
-    Args:
-        files: of the warehouse.
-        table_name: ``database.table``, for messages.
-        table_path: folder of the table.
-        document: the snapshot's JSON.
-
-    Raises:
-        SnapshotNotFoundError: a manifest is gone.
+    Arguments and errors as of ``manifests.delta_entries``.
     """
     yield from both_lists(document)
     index_manifest = document.get("indexManifest")

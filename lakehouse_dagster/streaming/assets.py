@@ -18,7 +18,7 @@ from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.materialise import materialise
 from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.partition_runs import chosen_partitions, materialise_partitions
-from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.runtime import Runtime, dagster_run
 from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.supervise import observe_all
 
@@ -106,7 +106,7 @@ def _job_assets(
                 job.name,
                 wanted,
                 timeout_seconds=timeout_seconds,
-                holder=f"Dagster run {context.run.run_id}",
+                holder=dagster_run(context.run.run_id),
                 log=context.log,
             )
             for table in materialised:

@@ -14,7 +14,7 @@ from lakehouse_dagster.streaming.names import dagster_name
 from lakehouse_dagster.streaming.observe import Verb
 from lakehouse_dagster.streaming.orphans import job_or_orphan
 from lakehouse_dagster.streaming.outcomes import OutcomeRow, in_words, row
-from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.runtime import Runtime, dagster_run
 
 
 class ChosenJobs(dg.Config):
@@ -148,7 +148,7 @@ def act_on(
             allow_retries=False,
         )
     each_once = list(dict(work).items())
-    results = apply(runtime, each_once, holder=f"Dagster run {context.run_id}", log=context.log)
+    results = apply(runtime, each_once, holder=dagster_run(context.run_id), log=context.log)
     context.add_output_metadata({"jobs": dg.MetadataValue.table(_records(results), schema=_SCHEMA)})
     for result in results:
         if result.outcome is not None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.streaming.checks import CheckOutcome
 from lakehouse_dagster.streaming.materialise import Materialised
 from lakehouse_dagster.streaming.observe import Observation, ObservedState, waits_for_a_person
@@ -21,6 +22,7 @@ from lakehouse_dagster.system_db import DesiredState, Incarnation, JobRecord
 DATA_VERSION = "dagster/data_version"
 HEALTH_CHECK = "job_health"
 INCARNATIONS_SHOWN = 5
+PARTITIONS_TOLD = 50
 
 HealthCheckKeys: TypeAlias = Mapping[str, tuple[dg.AssetCheckKey, ...]]
 """The health checks of each job, by its name: one for every table that it writes."""
@@ -45,10 +47,9 @@ def progress_metadata(event: ProgressEvent, now: datetime) -> dict[str, Any]:
         metadata["watermark"] = dg.MetadataValue.timestamp(event.watermark)
         metadata["watermark_lag_seconds"] = round((now - event.watermark).total_seconds(), 1)
     if event.partitions:
-        shown = [in_words(partition) for partition, _ in event.partitions[:50]]
-        more = len(event.partitions) - len(shown)
-        metadata["partitions_changed"] = len(event.partitions)
-        metadata["partitions"] = ", ".join(shown) + (f" and {more} more" if more else "")
+        changed = [in_words(partition) for partition, _ in event.partitions]
+        metadata["partitions_changed"] = len(changed)
+        metadata["partitions"] = some(changed, most=PARTITIONS_TOLD)
     if event.expired:
         metadata["expired_unseen"] = ", ".join(f"{a} to {b}" for a, b in event.expired)
     if event.snapshots_not_looked_into:

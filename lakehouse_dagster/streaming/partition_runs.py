@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.streaming.graph import AssetGraph
 from lakehouse_dagster.streaming.materialise import materialise
 from lakehouse_dagster.streaming.observe import ObservedState
 from lakehouse_dagster.streaming.partition_events import partition_materialization
-from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.runtime import Runtime, dagster_run
 from lakehouse_dagster.streaming.supervise import observe_all
 
 UP = (
@@ -54,7 +55,7 @@ def materialise_partitions(
             job,
             tables_by_job[job],
             timeout_seconds=timeout_seconds,
-            holder=f"Dagster run {context.run.run_id}",
+            holder=dagster_run(context.run.run_id),
             log=context.log,
         )
         for table in materialised:
@@ -73,7 +74,7 @@ def materialise_partitions(
                     "%s got no data yet in %s: its job runs now, and a partition is reported once "
                     "its window is over or it has come to rest.",
                     table.table,
-                    _some(waiting),
+                    some(waiting),
                 )
 
 
@@ -97,8 +98,3 @@ def _may_start(runtime: Runtime, context: dg.AssetExecutionContext, job: str) ->
         metadata={"streaming_job": job, "observed": observation.observed.value},
         allow_retries=False,
     )
-
-
-def _some(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - 10} more" if len(keys) > 10 else ""
-    return ", ".join(keys[:10]) + more

@@ -177,6 +177,11 @@ class HeldJob:
         )
 
 
+def dagster_run(run_id: str) -> str:
+    """As which a Dagster run holds leases."""
+    return f"Dagster run {run_id}"
+
+
 def this_process(purpose: str) -> str:
     """A name for whoever holds a lease, so that a person can find them."""
     return f"{purpose} (pid {os.getpid()} on {socket.gethostname()})"
