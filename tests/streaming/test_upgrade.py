@@ -25,6 +25,7 @@ from lakehouse_dagster.streaming.versions import deployed
 from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
 from tests.streaming.upgrading import (
     COPY,
+    NO_CHECKPOINTS,
     OTHERS,
     SLOW_CHECKPOINTS,
     WATCHED,
@@ -279,7 +280,7 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     lab.source.write()
     lab.start()
     lab.copied()
-    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=[SLOW_CHECKPOINTS])
+    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=[NO_CHECKPOINTS])
     runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
     with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
         upgraded(lab, runtime)

@@ -10,8 +10,8 @@ from lakehouse_dagster.streaming.upgrade import UpgradedHow
 from lakehouse_dagster.streaming.versions import deployed
 from tests.streaming.upgrading import (
     COPY,
+    NO_CHECKPOINTS,
     OTHERS,
-    SLOW_CHECKPOINTS,
     WATCHED,
     others,
     source,
@@ -103,7 +103,7 @@ def test_a_failed_upgrade_says_that_what_ran_is_not_known_and_where_its_state_is
 ) -> None:
     _adopted(lab, COPY, sources=source("incoming", "incoming"))
     failing = COPY.replace("amount FROM", "CAST(1 / (id - id) AS INT) FROM")
-    write(lab, failing, settings=[SLOW_CHECKPOINTS])
+    write(lab, failing, settings=[NO_CHECKPOINTS])
     runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
     with pytest.raises(UpgradeFailedError) as failed:
         upgraded(lab, runtime, allow_state_loss=True)

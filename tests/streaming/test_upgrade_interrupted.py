@@ -10,7 +10,7 @@ import pytest
 from lakehouse_dagster.streaming.runtime import Clock
 from lakehouse_dagster.streaming.supervise import SupervisorCursor
 from lakehouse_dagster.system_db import DesiredState, IncarnationState, flink_job_id
-from tests.streaming.upgrading import COPY, WATCHED, upgraded, write
+from tests.streaming.upgrading import COPY, NO_CHECKPOINTS, WATCHED, upgraded, write
 from tests.support import code_points
 from tests.support.actor import supervise_once
 from tests.support.faults import INSERT, STATEMENT, Does, Fault, FaultyProxy
@@ -185,7 +185,10 @@ def test_a_killed_upgrade_whose_new_version_fails_is_undone_by_the_supervisor(
     write(
         edited,
         f"{COPY} WHERE 1 / (id - 70) < 2",
-        settings=["SET 'restart-strategy.type' = 'none'"],
+        settings=[
+            "SET 'restart-strategy.type' = 'none'",
+            NO_CHECKPOINTS,
+        ],
     )
     killed = Actor.start(
         edited, "upgrade", "killed", halts_at=code_points.INSERT, policy={"lease": "2s"}

@@ -14,7 +14,10 @@ from tests.support.laboratory import QUICK, Laboratory
 from tests.support.rows import SourceFolder
 
 SLOW_CHECKPOINTS = "SET 'execution.checkpointing.interval' = '4s'"
-"""So that the first rows are met before the first checkpoint completes."""
+"""So that rows can come between two checkpoints."""
+NO_CHECKPOINTS = "SET 'execution.checkpointing.interval' = '1 h'"
+"""So that the first rows are met before any checkpoint: Flink begins at a random time within the
+interval, and a checkpoint of its own makes the state the new version's."""
 WATCHED = replace(QUICK, first_checkpoint_timeout="30s")
 
 _HEAD = """\
