@@ -33,6 +33,11 @@ class FlinkJobStatus(str, Enum):
         """
         return self in _TERMINAL
 
+    @property
+    def is_restarting(self) -> bool:
+        """Whether it has failed and Flink is about to run it again."""
+        return self in (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING)
+
 
 _TERMINAL = (FlinkJobStatus.FAILED, FlinkJobStatus.CANCELED, FlinkJobStatus.FINISHED)
 

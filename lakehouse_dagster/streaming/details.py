@@ -35,8 +35,6 @@ from lakehouse_dagster.system_db import Incarnation, IncarnationState
 if TYPE_CHECKING:
     from lakehouse_dagster.system_db import IncarnationChanges
 
-_TROUBLED = (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING)
-
 
 def whom_to_ask(
     latest: Iterable[Incarnation],
@@ -78,7 +76,7 @@ class Bounds:
 
     def seems_silent(self, latest: Incarnation, job: JobSummary) -> bool:
         """Whether what is on record is bad news, perhaps only old: better ask before saying so."""
-        if job.status in _TROUBLED:
+        if job.status.is_restarting:
             return True
         oldest, checkpoint_at = self.oldest_checkpoint, latest.checkpoint_at
         if (checkpoint_at is None or checkpoint_at < oldest) and job.started_at < oldest:
@@ -180,7 +178,7 @@ def _news(
     statistics = questions.checkpoints(job_id)
     changes = _checkpoint_news(incarnation, statistics)
     restarts = _restored_since_start(incarnation, statistics)
-    troubled = on_cluster[job_id].status in _TROUBLED or restarts > incarnation.restarts
+    troubled = on_cluster[job_id].status.is_restarting or restarts > incarnation.restarts
     # Before its first checkpoint a restart restores nothing: only the exceptions tell of it.
     if troubled or statistics.completed_count == 0:
         exceptions = questions.exceptions(job_id)

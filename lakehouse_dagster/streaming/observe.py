@@ -148,7 +148,7 @@ def _on_cluster(
         if latest.savepoint_path is not None or latest.stop_trigger_id is not None:
             return ObservedState.SUSPENDED, "stopped with a savepoint"
         return ObservedState.FINISHED, "read its sources to their end"
-    if status in (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING):
+    if status.is_restarting:
         return _restarting(latest, summary, now, policy)
     if latest.state is IncarnationState.STOPPING or status is FlinkJobStatus.CANCELLING:
         return ObservedState.STOPPING, "being stopped"

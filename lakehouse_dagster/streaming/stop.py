@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -87,9 +88,17 @@ def cancel(held: HeldJob, *, log: logging.Logger = LOGGER) -> StopOutcome:
 
 
 def stop_running(
-    held: HeldJob, job_manager: JobManager, gateway: SqlGateway, log: logging.Logger
+    held: HeldJob,
+    job_manager: JobManager,
+    gateway: SqlGateway,
+    log: logging.Logger,
+    *,
+    gives_up: Callable[[], bool] = lambda: False,
 ) -> StopOutcome:
-    """``stop_with_savepoint`` without a change of what is wanted of the job."""
+    """``stop_with_savepoint`` without a change of what is wanted of the job.
+
+    While Flink restarts its tasks it is asked again, unless ``gives_up()`` then.
+    """
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("stop_timeout"))
     directory = _savepoint_directory(held, job_manager) if held.job.keeps_state else None
@@ -105,7 +114,7 @@ def stop_running(
         if path is not None:
             return _stopped(held, incarnation, path, job_manager, log)
         # A definite failure while Flink restarts tasks: ask anew once they run (facts, operating).
-        if too_late() or _NOT_ALL_TASKS_RUN not in (failure or ""):
+        if too_late() or _NOT_ALL_TASKS_RUN not in (failure or "") or gives_up():
             raise StreamingJobError(
                 f"Flink could not stop {held.name} with a savepoint: {failure}",
                 remedy="The job runs on. Stop it again, or cancel it: its checkpoints are kept.",

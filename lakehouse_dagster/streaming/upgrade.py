@@ -19,12 +19,13 @@ from lakehouse_dagster.errors import (
     LakehouseError,
     LeaseLostError,
     NotFoundError,
+    StreamingJobError,
     UpgradeFailedError,
 )
 from lakehouse_dagster.flink import (
     CheckpointMetadata,
     ExecutionPlan,
-    FlinkJobStatus,
+    JobException,
     JobManager,
     SqlGateway,
     compare,
@@ -39,12 +40,8 @@ from lakehouse_dagster.streaming.examination import (
     examine,
     operators_with_state,
 )
-from lakehouse_dagster.streaming.previous import cancel_and_wait, settle
-from lakehouse_dagster.streaming.restore import (
-    NO_STATE,
-    RestoreChoice,
-    choose_restore_point,
-)
+from lakehouse_dagster.streaming.previous import cancel_and_wait, now_on_cluster, settle
+from lakehouse_dagster.streaming.restore import NO_STATE, RestoreChoice, choose_restore_point
 from lakehouse_dagster.streaming.running import wait_for_first_checkpoint
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import Prepared, close, prepare, still_open
@@ -136,7 +133,7 @@ def _replace(
                 return UpgradeOutcome(
                     held.name, UpgradedHow.UNCHANGED, old.number, old.number, old.flink_job_id
                 )
-            work = _Replacement(held, old, settled.status, kept, job_manager, gateway, log)
+            work = _Replacement(held, old, kept, job_manager, gateway, log)
             return work.done(verb, allow_state_loss)
     started = start_or_adopt(held, allow_state_loss=allow_state_loss, log=log)
     return UpgradeOutcome(
@@ -156,15 +153,16 @@ class _Replacement:
 
     held: HeldJob
     old: Incarnation
-    status: FlinkJobStatus | None
     kept: KeptState
     job_manager: JobManager
     gateway: SqlGateway
     log: logging.Logger
     old_job: StreamingJob | None = field(init=False)
+    failed_before: JobException | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.old_job = versions.job_of(self.held.runtime, self.old)
+        self.failed_before = self._newest_failure()
 
     def done(self, verb: str, allow_state_loss: bool) -> UpgradeOutcome:
         held, log = self.held, self.log
@@ -224,13 +222,27 @@ class _Replacement:
         It goes on from its newest checkpoint, which holds all that was ever committed.
         """
         held, old = self.held, self.old
-        if self.status not in (FlinkJobStatus.RESTARTING, FlinkJobStatus.FAILING):
-            # (One that keeps no state is cancelled by this too.)
-            stop_running(held, self.job_manager, self.gateway, self.log)
-            return
+        if not self._fails():
+            try:
+                # (One that keeps no state is cancelled by this too.)
+                stop_running(held, self.job_manager, self.gateway, self.log, gives_up=self._fails)
+                return
+            except StreamingJobError:
+                if not self._fails():
+                    raise
         self.log.info("%s is restarting: it is cancelled instead of stopped.", held.name)
         cancel_and_wait(held, self.job_manager, old.flink_job_id)
         held.over(old, "cancelled to be upgraded")
+
+    def _fails(self) -> bool:
+        """Whether it waits to be restarted, or has failed since this began."""
+        job = now_on_cluster(self.job_manager, self.old.flink_job_id)
+        if job is None or job.status.is_terminal:
+            return False
+        return job.status.is_restarting or self._newest_failure() != self.failed_before
+
+    def _newest_failure(self) -> JobException | None:
+        return next(iter(self.job_manager.exceptions(self.old.flink_job_id)), None)
 
     def _say(self, findings: Findings, how: HowToRestore) -> None:
         name, change = self.held.name, findings.change

@@ -37,7 +37,7 @@ from tests.streaming.upgrading import (
     write,
     writing_once_it_is_stopped,
 )
-from tests.support.faults import FaultyProxy
+from tests.support.faults import Does, Fault, FaultyProxy
 from tests.support.fixtures import gateway_proxy, lab, rest_proxy
 from tests.support.history import JobWatcher
 from tests.support.laboratory import Laboratory, until
@@ -434,3 +434,32 @@ def test_two_inserts_into_one_table_start_and_restart(lab: Laboratory) -> None:
     until(lambda: count(lab, "ods.copied") == 70, "the rows of both sources")
     lab.wait_for_checkpoints(outcome.flink_job_id)
     assert count(lab, "ods.copied") == 70
+
+
+def test_a_job_that_begins_to_fail_as_it_is_stopped_is_replaced_at_once(
+    lab: Laboratory, rest_proxy: FaultyProxy
+) -> None:
+    """Waiting for a savepoint of a job that hardly ever runs would take the whole stop timeout."""
+    restarts = [
+        "SET 'restart-strategy.type' = 'fixed-delay'",
+        "SET 'restart-strategy.fixed-delay.attempts' = '1000'",
+        "SET 'restart-strategy.fixed-delay.delay' = '1 h'",
+    ]
+    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=restarts)
+    lab.source.write()
+    first = lab.start()
+    lab.copied()
+    lab.wait_for_checkpoints(first.flink_job_id, 1)
+
+    def fails() -> None:
+        lab.source.write()
+        until(lambda: lab.on_cluster()[0].status.is_restarting, "the failure")
+
+    rest_proxy.add(Fault("POST", "/jobs/[0-9a-f]+/stop$", Does.PASS_ON, before=fails))
+    write(lab, f"{COPY} WHERE id > 0", settings=restarts)
+    outcome = upgraded(lab, lab.runtime(rest_url=rest_proxy.url, policy=WATCHED))
+    assert outcome.how is UpgradedHow.UPGRADED
+    assert f"{first.flink_job_id}/chk-" in str(outcome.savepoint_path)
+    lab.copied_exactly(outcome.flink_job_id)
+    _runs(lab, 2)
+    assert lab.incarnations()[1].end_reason == "cancelled to be upgraded"
