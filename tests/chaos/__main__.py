@@ -16,6 +16,7 @@ from tests.chaos.runner import play, run
 from tests.chaos.scenario import variants
 from tests.chaos.stack import stack_of
 from tests.support.processes import break_product
+from tests.support.stacks import up
 
 
 def main() -> int:
@@ -35,11 +36,8 @@ def main() -> int:
     ledger = Ledger(chosen.ledger or folder / "ledger.jsonl")
     stack = stack_of(folder / "stack", chosen.engine)
     began = time.monotonic()
-    stack.up()
-    try:
+    with up(stack):
         run(faults, stack, folder / "faults", ledger, chosen.parallel, again=chosen.again)
-    finally:
-        stack.down()
     played = {fault.key for fault in faults}
     entries = list({e.key: e for e in ledger.entries if e.key in played}.values())
     print(f"\n{summary(entries)}\n\n{time.monotonic() - began:.0f} s; ledger {ledger.path}")
@@ -50,9 +48,8 @@ def _mutate(chosen: argparse.Namespace) -> int:
     """Break the product in each way, play what should notice, and say whether it did."""
     folder = chosen.folder.absolute() / chosen.engine
     stack = stack_of(folder / "stack", chosen.engine)
-    stack.up()
     unnoticed = []
-    try:
+    with up(stack):
         for name, mutation in MUTATIONS.items():
             if chosen.variant and chosen.variant not in name:
                 continue
@@ -67,8 +64,6 @@ def _mutate(chosen: argparse.Namespace) -> int:
             unnoticed += [] if any(entry.outcome.is_bad for entry in played) else [name]
             for entry in played:
                 print(f"{name}: {entry.outcome.value} {entry.variant}: {entry.detail}", flush=True)
-    finally:
-        stack.down()
     print(f"unnoticed: {', '.join(unnoticed) or 'none'}")
     return 1 if unnoticed else 0
 

@@ -14,6 +14,7 @@ from tests.chaos.plan import PlannedFault, Row
 from tests.chaos.runner import play
 from tests.chaos.scenario import scenario_of
 from tests.chaos.stack import stack_of
+from tests.support.stacks import up
 
 pytestmark = pytest.mark.chaos
 
@@ -51,11 +52,8 @@ def laboratory(
     """A cluster whose processes are killed, and a folder for the logs of faults that fail."""
     folder = tmp_path_factory.mktemp("chaos")
     stack = stack_of(folder / "stack", flink_engine)
-    stack.up()
-    try:
+    with up(stack):
         yield stack, folder
-    finally:
-        stack.down()
 
 
 @pytest.fixture(scope="module")

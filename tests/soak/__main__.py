@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.soak.lake import Place
 from tests.soak.soak import Soak, soak_stack
+from tests.support.stacks import up
 
 
 def main() -> int:
@@ -23,12 +24,10 @@ def main() -> int:
     shutil.rmtree(folder / "lake", ignore_errors=True)
     (folder / "lake").mkdir(parents=True)
     stack = soak_stack(str(folder / "stack"), chosen.engine)
-    status = stack.up()
-    place = Place(str(folder / "lake"), status.rest_url, status.sql_gateway_url)
-    try:
+    with up(stack):
+        status = stack.status()
+        place = Place(str(folder / "lake"), status.rest_url, status.sql_gateway_url)
         outcome = Soak(stack, place, chosen.minutes, chosen.seed).run()
-    finally:
-        stack.down()
     print(json.dumps(outcome.figures, indent=2))
     print("\n".join(outcome.violations) or "All is as it must be.")
     return 1 if outcome.violations else 0
