@@ -37,6 +37,7 @@ from lakehouse_dagster.streaming.running import wait_until_running
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import Prepared, close, prepare
 from lakehouse_dagster.streaming.spec import StreamingJob
+from lakehouse_dagster.streaming.stop import see_stop_through
 from lakehouse_dagster.streaming.submission import close_session, launch
 from lakehouse_dagster.system_db import DesiredState
 
@@ -108,6 +109,9 @@ def _start_or_adopt(
         refuse_unfit_engine(held.runtime.cluster, held.runtime.catalog.warehouse)
         kept = where_state_is_kept(held, job_manager, recover=recover)
         settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=kept.job_ids)
+        alive = settled.incarnation if settled.alive else None
+        if alive is not None and see_stop_through(held, alive, job_manager, log):
+            settled = settle(held, job_manager, gateway, log, ids_with_checkpoints=kept.job_ids)
         if settled.alive:
             return _adopt(held, settled, job_manager, gateway, log)
         refuse_beside(held.name, settled.foreign)

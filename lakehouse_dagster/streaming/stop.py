@@ -29,6 +29,7 @@ from lakehouse_dagster.streaming.waiting import Waiting
 from lakehouse_dagster.system_db import DesiredState, Incarnation, IncarnationState
 
 _NOT_ALL_TASKS_RUN = "Not all required tasks are currently running"
+_UNKNOWN_TRIGGER = "the cluster does not know the savepoint's trigger"
 
 
 class StoppedHow(str, Enum):
@@ -123,6 +124,24 @@ def stop_running(
         clock.sleep(2)
 
 
+def see_stop_through(
+    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
+) -> bool:
+    """Whether a stop that nobody waited for (cancelled, killed) ends this job; waits until it has.
+
+    Raises ``OperationTimeoutError`` when its savepoint does not complete in time.
+    """
+    trigger_id = incarnation.stop_trigger_id
+    if trigger_id is None:
+        return False
+    path, _ = _wait_for_savepoint(held, incarnation, trigger_id, job_manager, log)
+    if path is None:
+        held.runtime.memory.update(held.name, incarnation.number, stop_trigger_id=None)
+        return False
+    _stopped(held, incarnation, path, job_manager, log)
+    return True
+
+
 def _cancelled(
     held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
 ) -> StopOutcome:
@@ -181,6 +200,7 @@ def _savepoint(
         stop_trigger_id=trigger_id,
     )
     path: str | None = None
+    failure: str | None = None
     try:
         held.still_ours()
         log.info("Stopping %s with a savepoint.", held.name)
@@ -195,7 +215,13 @@ def _savepoint(
     finally:
         if path is None:
             # The job runs on. Should its savepoint complete after all, the trigger id finds it.
-            memory.update(held.name, incarnation.number, state=IncarnationState.RUNNING)
+            may_complete = failure in (None, _UNKNOWN_TRIGGER)
+            memory.update(
+                held.name,
+                incarnation.number,
+                state=IncarnationState.RUNNING,
+                stop_trigger_id=trigger_id if may_complete else None,
+            )
 
 
 def _wait_for_savepoint(
@@ -212,7 +238,7 @@ def _wait_for_savepoint(
     while not end():
         result = job_manager.savepoint_result(incarnation.flink_job_id, trigger_id)
         if result is None and must_be_known():
-            return None, "the cluster does not know the savepoint's trigger"
+            return None, _UNKNOWN_TRIGGER
         if result is not None and result.done:
             return result.location, result.failure
         waiting.say(f"the savepoint of {held.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,7 +123,8 @@ def test_a_stop_that_never_arrived_leaves_the_job_running_and_says_so(
     with pytest.raises(StreamingJobError, match="does not know the savepoint's trigger"):
         lab.stop(lab.runtime(rest_url=rest_proxy.url))
     assert len(rest_proxy.requests("POST", STOP)) == 1
-    _assert_it_runs_on(lab, outcome.flink_job_id)
+    _assert_it_runs_on(lab, outcome.flink_job_id, may_come=True)
+    assert lab.start().how is StartedHow.ADOPTED  # though the trigger is on record
 
 
 def test_a_savepoint_that_cannot_be_written_leaves_the_job_running_and_names_the_cause(
@@ -135,20 +137,28 @@ def test_a_savepoint_that_cannot_be_written_leaves_the_job_running_and_names_the
     _assert_it_runs_on(lab, outcome.flink_job_id)
 
 
-def _assert_it_runs_on(lab: Laboratory, job_id: str) -> None:
+def _assert_it_runs_on(lab: Laboratory, job_id: str, *, may_come: bool = False) -> None:
     """The job runs, is meant to, and is not shown as being stopped for ever."""
     assert [job.job_id for job in lab.on_cluster()] == [job_id]
     runtime = lab.runtime()
     assert runtime.memory.ensure(lab.job).desired is DesiredState.RUNNING
     (incarnation,) = lab.incarnations()
     assert incarnation.state is IncarnationState.RUNNING
+    if not may_come:
+        assert incarnation.stop_trigger_id is None
     (observation,) = look(runtime, SupervisorCursor()).observations
     assert observation.observed.value in ("RUNNING", "RESTARTING")  # a failed stop restarts tasks
     assert lab.lease_is_free()
 
 
-def test_a_stopper_that_died_is_noticed_by_the_recorded_trigger_id(lab: Laboratory) -> None:
-    """It asked for the stop and never learned the savepoint's path; nobody else knows it either."""
+@pytest.mark.parametrize("seconds_later", [0, 2], ids=["at once", "while the start looks"])
+def test_a_stopper_that_died_is_noticed_by_the_recorded_trigger_id(
+    lab: Laboratory, seconds_later: int
+) -> None:
+    """It asked for the stop and never learned the savepoint's path; nobody else knows it either.
+
+    A start must not take for running what is about to end.
+    """
     lab.source.write()
     lab.start()
     lab.copied()
@@ -157,16 +167,21 @@ def test_a_stopper_that_died_is_noticed_by_the_recorded_trigger_id(lab: Laborato
     memory = lab.runtime().memory
     memory.set_desired(lab.job, DesiredState.SUSPENDED)
     memory.update(lab.job, 1, state=IncarnationState.STOPPING, stop_trigger_id=trigger_id)
-    with lab.cluster.job_manager() as job_manager:
-        job_manager.stop_with_savepoint(
-            incarnation.flink_job_id,
-            trigger_id=trigger_id,
-            target_directory=str(lab.folder / "by hand"),
-        )
+
+    def stop() -> None:
+        with lab.cluster.job_manager() as job_manager:
+            job_manager.stop_with_savepoint(
+                incarnation.flink_job_id,
+                trigger_id=trigger_id,
+                target_directory=str(lab.folder / "by hand"),
+            )
+
+    arrives = threading.Timer(seconds_later, stop)
+    arrives.start()
     lab.source.write()
     second = lab.start()
-    while second.how is StartedHow.ADOPTED:  # the savepoint was not complete yet
-        second = lab.start()
+    arrives.join()
+    assert second.how is StartedHow.STARTED
     assert "by hand" in str(second.restored_from)
     lab.assert_restored(second)
     lab.copied_exactly(second.flink_job_id)
@@ -196,4 +211,4 @@ def test_a_stop_that_takes_too_long_is_an_error_and_the_job_goes_on(
     quick = replace(lab.runtime().policy, stop_timeout="2s")
     with pytest.raises((OperationTimeoutError, LakehouseError), match="not complete after"):
         lab.stop(lab.runtime(rest_url=rest_proxy.url, policy=quick))
-    _assert_it_runs_on(lab, outcome.flink_job_id)
+    _assert_it_runs_on(lab, outcome.flink_job_id, may_come=True)
