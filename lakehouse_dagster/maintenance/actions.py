@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from lakehouse_dagster.paimon.file_facts import PartitionText
+from lakehouse_dagster.streaming.foreign_commits import ForeignWriter
 
 Partition: TypeAlias = PartitionText
 
@@ -117,6 +118,7 @@ class Situation:
         protected_tags: tags on which branches stand.
         compaction_job: the streaming job that the policy declares for its compaction, if any.
         compacts_by_itself: such a job is to run now.
+        foreign_compactors: who else compacts the table, where a compaction must not meet another.
         held_by: who acts on the table now; None if nobody does.
         past: what became of each kind of action.
     """
@@ -125,6 +127,7 @@ class Situation:
     protected_tags: frozenset[str] = frozenset()
     compaction_job: str | None = None
     compacts_by_itself: bool = False
+    foreign_compactors: tuple[ForeignWriter, ...] = ()
     held_by: str | None = None
     past: Mapping[ActionKind, Past] = field(default_factory=dict, hash=False)
 

@@ -33,10 +33,9 @@ from lakehouse_dagster.paimon.file_facts import (
 )
 from lakehouse_dagster.sizes import size_bytes
 
-_RESURRECTS = (
-    "full compaction is not done beside writers that compact the table themselves: rows that they "
-    "mark as deleted meanwhile (deletion vectors) would come back. Give it a compaction job of its "
-    "own (compaction: dedicated)."
+_NOT_BESIDE = (
+    "{kind} is not done beside {whom}: rows that they mark as deleted meanwhile (deletion vectors) "
+    "would come back. {remedy}"
 )
 _Wants: TypeAlias = Callable[[BucketFacts, CompactSpec], str | None]
 """Whether a bucket is due, and why."""
@@ -69,6 +68,16 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
     return Decision(facts.table, actions, held_back, blocked, advice, figures_of(facts, now))
 
 
+def matters_who_compacts(
+    facts: TableFacts, policy: TablePolicy, situation: Situation, now: datetime
+) -> bool:
+    """Whether a compaction would be due that must not meet another one, whosever it is."""
+    if facts.problem is not None:
+        return False
+    case = Case(facts, policy, situation, now)
+    return _DueToMerge(case, frozenset()).marks_at_stake() is not None
+
+
 def figures_of(facts: TableFacts, now: datetime) -> dict[str, str]:
     """What decides on a table, as people read it."""
     oldest = facts.oldest_snapshot_at
@@ -98,18 +107,49 @@ class _DueToMerge:
         return self.case.facts
 
     def due(self) -> Action | None:
-        policy = self.case.policy
-        spec = policy.compact
-        if spec is None or policy.compaction is Compaction.OFF:
+        spec = self._spec
+        if spec is None:
             return None
-        if self.case.situation.compacts_by_itself or self._declared_otherwise:
-            return None
-        if self._marked_by_writers:
-            if any(self._wants_full(bucket, spec) for bucket in self.facts.buckets):
-                self.case.held_back.append(_RESURRECTS)
+        kind, others = self.marks_at_stake(), self.case.situation.foreign_compactors
+        if self._is_left_to_writers or (kind is not None and others):
+            if kind is not None:
+                self.case.held_back.append(self._why_not(kind))
             return None
         full = self._chosen(spec, ActionKind.COMPACT_FULL, self._wants_full)
         return full or self._chosen(spec, ActionKind.COMPACT, self._wants_minor)
+
+    @property
+    def _spec(self) -> CompactSpec | None:
+        """When it is due; None if it is not for us to compact."""
+        policy = self.case.policy
+        if policy.compaction is Compaction.OFF or self._declared_otherwise:
+            return None
+        return None if self.case.situation.compacts_by_itself else policy.compact
+
+    def marks_at_stake(self) -> ActionKind | None:
+        """The compaction that would be due, and by which marks of another one would be lost."""
+        spec = self._spec
+        if spec is None or not self.facts.is_marked_by_compaction:
+            return None
+        if any(self._wants_full(bucket, spec) for bucket in self.facts.buckets):
+            return ActionKind.COMPACT_FULL
+        # Writers merge what is new by themselves.
+        minor = not self._is_left_to_writers and any(
+            self._wants_minor(bucket, spec) for bucket in self.facts.buckets
+        )
+        return ActionKind.COMPACT if minor else None
+
+    def _why_not(self, kind: ActionKind) -> str:
+        named = "; ".join(map(str, self.case.situation.foreign_compactors))
+        if self._is_left_to_writers:
+            whom = "writers that compact the table themselves"
+            named = f", such as a foreign one ({named})" if named else ""
+            remedy = "Give it a compaction job of its own (compaction: dedicated)."
+        else:
+            whom = "foreign writers that compact the table though it is write-only"
+            named = f" ({named})"
+            remedy = "Stop or restart them: they began before it was."
+        return _NOT_BESIDE.format(kind=kind.value, whom=f"{whom}{named}", remedy=remedy)
 
     def _chosen(self, spec: CompactSpec, kind: ActionKind, wants: _Wants) -> Action | None:
         due = [
@@ -189,11 +229,9 @@ class _DueToMerge:
         return bucket.small_bytes <= limit or bucket.small_bytes >= self._target_file_bytes
 
     @property
-    def _marked_by_writers(self) -> bool:
+    def _is_left_to_writers(self) -> bool:
         """Whether writers compact it themselves, and would lose marks against a compaction."""
-        facts = self.facts
-        postponed = facts.total_buckets == POSTPONED_BUCKETS
-        return facts.is_marked_by_compaction and not facts.write_only and not postponed
+        return self.facts.is_marked_by_compaction and self.facts.compacted_by_writers
 
     @property
     def _declared_otherwise(self) -> bool:

@@ -16,6 +16,10 @@ from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.perform import Performing, perform, settle_all
 from lakehouse_dagster.maintenance.situation import Surroundings, tables_to_look_at
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
+from lakehouse_dagster.maintenance.strangers import (
+    FOREIGN_WRITERS_COUNT_FOR,
+    foreign_compactors,
+)
 from lakehouse_dagster.maintenance.survey import look_at
 from lakehouse_dagster.maintenance.writers import compactors_of
 from lakehouse_dagster.paimon.file_facts import TableFacts
@@ -28,6 +32,8 @@ from lakehouse_dagster.system_db.maintenance_actions import (
 )
 
 DONE = ActionState.DONE
+_SNAPSHOTS_LOOKED_AT = 1_000
+"""For who else compacts: a person who asks once can wait longer than the sensor."""
 
 
 @dataclass(frozen=True)
@@ -249,13 +255,22 @@ def compact_now(
 def _refuse_beside_others(keeper: Keeper, facts: TableFacts) -> None:
     if not facts.is_marked_by_compaction:
         return
-    others = compactors_of(keeper.runtime, facts)
-    if others:
-        raise MaintenanceError(
-            f"{facts.table} is compacted by {', '.join(others)}: rows that it marks as deleted "
-            "during another compaction (deletion vectors) would come back.",
-            remedy=f"Stop it first: lakehouse jobs stop {' '.join(others)}.",
+    ours = compactors_of(keeper.runtime, facts)
+    foreign = foreign_compactors(keeper.runtime, facts, most=_SNAPSHOTS_LOOKED_AT)
+    if not ours and not foreign:
+        return
+    remedies = [f"Stop it first: lakehouse jobs stop {' '.join(ours)}."] if ours else []
+    if foreign:
+        gone_at = foreign[0].newest.committed_at + FOREIGN_WRITERS_COUNT_FOR
+        remedies.append(
+            "Stop what commits under a user that is none of our jobs', and try again after "
+            f"{gone_at:%Y-%m-%d %H:%M} UTC: only then is it clear that it is gone."
         )
+    raise MaintenanceError(
+        f"{facts.table} is compacted by {'; '.join([*ours, *map(str, foreign)])}: rows that are "
+        "marked as deleted during another compaction (deletion vectors) would come back.",
+        remedy=" ".join(remedies),
+    )
 
 
 def _full_compaction(facts: TableFacts, wanted: Sequence[Mapping[str, str | None]]) -> Action:

@@ -5,12 +5,14 @@ What a job of ours would read again stands in the restore points that its next s
 
 A writer needs its own newest commit. Restored, it commits once more what its restore point holds,
 and Paimon leaves that out only where it finds a snapshot of the same commit user that is as new:
-without one the same files are added twice, and every restart fails for the conflict.
+without one the same files are added twice, and every restart fails for the conflict. The commits
+of adopted jobs bear no mark: all that may be theirs are kept. Of writers that are not ours nobody
+knows the restore points: theirs are kept for a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -18,9 +20,11 @@ from functools import cached_property
 from lakehouse_dagster.maintenance.actions import Holder
 from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
 from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, slack, span
+from lakehouse_dagster.maintenance.strangers import FOREIGN_WRITERS_COUNT_FOR, lately_writing
 from lakehouse_dagster.paimon import Snapshot, TableReader
 from lakehouse_dagster.paimon.file_facts import TableFacts
-from lakehouse_dagster.streaming.commits import newest_commit
+from lakehouse_dagster.streaming.commits import newest_commit, newest_first
+from lakehouse_dagster.streaming.foreign_commits import foreign_writers, marks_of_ours
 from lakehouse_dagster.streaming.runtime import Runtime
 
 _COMMITS_LOOKED_AT = 1_000
@@ -34,14 +38,16 @@ class Readers:
 
     runtime: Runtime
 
-    def holders(self, facts: TableFacts) -> tuple[Holder, ...]:
+    def holders(self, facts: TableFacts, policy: TablePolicy) -> tuple[Holder, ...]:
         """Everybody who may still read an old snapshot of the table.
 
         Paimon itself keeps what consumers need; they are here so that it can be told who holds
         back. Tags keep their files whatever becomes of their snapshots.
         """
         table = self.runtime.catalog.open().table(facts.table)
-        return (*_consumers(facts, table), *_branches(facts, table), *self._jobs(facts, table))
+        ours = tuple(self._jobs(facts, table))
+        foreign = self._foreign(facts, policy, {holder.snapshot_id for holder in ours})
+        return (*_consumers(facts, table), *_branches(facts, table), *ours, *foreign)
 
     def _jobs(self, facts: TableFacts, table: TableReader) -> Iterator[Holder]:
         for job in self._by_table.get(facts.table, ()):
@@ -50,10 +56,48 @@ class Readers:
             if facts.table not in job.tables:
                 yield _holder("streaming job", job.name, None, facts, table)
         for job in self._all:
-            if facts.table in job.writes and job.commit_user:
-                commit = _to_be_found_again(job, table)
-                if commit is not None:
+            if facts.table in job.writes:
+                for commit in self._to_be_found_again(job, facts, table):
                     yield Holder("writer", job.name, commit.id, commit.committed_at)
+
+    def _foreign(
+        self, facts: TableFacts, policy: TablePolicy, held: Collection[int | None]
+    ) -> Iterator[Holder]:
+        """Writers that are not ours, where the policy would let go of their newest commit."""
+        if policy.expire is None or span(policy.expire.keep_for) >= FOREIGN_WRITERS_COUNT_FOR:
+            return
+        for writer in lately_writing(self.runtime, facts, most=_COMMITS_LOOKED_AT):
+            newest = writer.newest
+            if newest.id not in held:
+                yield Holder("foreign writer", writer.commit_user, newest.id, newest.committed_at)
+
+    def _to_be_found_again(
+        self, job: ReadAgain, facts: TableFacts, table: TableReader
+    ) -> Iterator[Snapshot]:
+        """A writer's newest commit, if it may have to start again from before that commit.
+
+        Of an adopted one the newest of every user that may be its own.
+        """
+        oldest = job.oldest
+        # What a checkpoint holds is committed after it is complete.
+        since = None if oldest is None else oldest.completed_at - _SKEW
+        first = facts.oldest_snapshot_id or 1
+        commits: Iterable[Snapshot | None]
+        if job.commit_user:
+            user, most = job.commit_user, _COMMITS_LOOKED_AT
+            commits = [newest_commit(table, user, most=most, oldest=first, since=since)]
+        else:
+            newest = newest_first(table, most=_COMMITS_LOOKED_AT, oldest=first, since=since)
+            commits = [writer.newest for writer in foreign_writers(newest, self._marks)]
+        for commit in commits:
+            if commit is not None and (
+                oldest is None or commit.commit_identifier >= oldest.checkpoint_id
+            ):
+                yield commit
+
+    @cached_property
+    def _marks(self) -> tuple[str, ...]:
+        return marks_of_ours(self.runtime)
 
     @cached_property
     def _all(self) -> tuple[ReadAgain, ...]:
@@ -70,17 +114,6 @@ class Readers:
             for table in job.tables:
                 found.setdefault(table, []).append(job)
         return found
-
-
-def _to_be_found_again(job: ReadAgain, table: TableReader) -> Snapshot | None:
-    """A writer's newest commit, if it may have to start again from before that commit."""
-    oldest = job.oldest
-    # What a checkpoint holds is committed after it is complete.
-    since = None if oldest is None else oldest.completed_at - _SKEW
-    commit = newest_commit(table, job.commit_user, most=_COMMITS_LOOKED_AT, since=since)
-    if commit is None or oldest is None or commit.commit_identifier >= oldest.checkpoint_id:
-        return commit
-    return None
 
 
 def may_expire(facts: TableFacts, policy: TablePolicy, now: datetime) -> bool:

@@ -105,7 +105,11 @@ def _of_job(places: _Places, record: JobRecord, newest: Incarnation) -> ReadAgai
         points = None
     if points is not None and not points:
         return None
-    written = frozenset() if job is None else frozenset((*job.sink_keys, *job.compacts))
+    # Of what was adopted nobody knows the script: what is declared for it counts.
+    known_as = job or places.runtime.jobs.get(record.name)
+    written = (
+        frozenset() if known_as is None else frozenset((*known_as.sink_keys, *known_as.compacts))
+    )
     user = job_settings.commit_user_start(record.effective_operator_name)
     if points is None or None in points:
         unknown = dict.fromkeys(map(_base, reads))

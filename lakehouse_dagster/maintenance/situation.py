@@ -10,9 +10,11 @@ from functools import cached_property
 
 from lakehouse_dagster.maintenance.actions import ActionKind, Past, Situation
 from lakehouse_dagster.maintenance.damage import Damage
+from lakehouse_dagster.maintenance.decide import matters_who_compacts
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.needs import Readers, may_expire, protected_tags
 from lakehouse_dagster.maintenance.spec import TablePolicy
+from lakehouse_dagster.maintenance.strangers import foreign_compactors
 from lakehouse_dagster.maintenance.writers import job_on_record
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
@@ -37,16 +39,20 @@ class Surroundings:
     def situation(self, facts: TableFacts, policy: TablePolicy, now: datetime) -> Situation:
         """The situation of one table.
 
-        Who needs old snapshots is found out only where some could be due to go.
+        Who needs old snapshots is found out only where some could be due to go, and who else
+        compacts only where we would.
         """
-        return Situation(
-            holders=self._readers.holders(facts) if may_expire(facts, policy, now) else (),
+        found = Situation(
+            holders=self._readers.holders(facts, policy) if may_expire(facts, policy, now) else (),
             protected_tags=protected_tags(facts),
             compaction_job=self._compaction_jobs.get(facts.table),
             compacts_by_itself=facts.table in self._compacted,
             held_by=self._holders.get(self.keeper.lease_key(facts.table)),
             past=self._past.get(facts.table, {}),
         )
+        if not matters_who_compacts(facts, policy, found, now):
+            return found
+        return replace(found, foreign_compactors=foreign_compactors(self.keeper.runtime, facts))
 
     @cached_property
     def damage(self) -> Damage:

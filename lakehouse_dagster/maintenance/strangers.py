@@ -9,11 +9,21 @@ from itertools import pairwise
 from lakehouse_dagster.errors import MaintenanceRefusedError
 from lakehouse_dagster.flink import JobManager
 from lakehouse_dagster.paimon import Snapshot
+from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.streaming.commits import newest_first
 from lakehouse_dagster.streaming.foreign import refuse_beside, strangers
-from lakehouse_dagster.streaming.foreign_commits import SNAPSHOTS_LOOKED_AT
+from lakehouse_dagster.streaming.foreign_commits import (
+    SNAPSHOTS_LOOKED_AT,
+    ForeignWriter,
+    foreign_writers,
+    marks_of_ours,
+)
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.settings import commit_user_start
 
+FOREIGN_WRITERS_COUNT_FOR = timedelta(days=1)
+"""After its newest commit. One that gets no rows commits nothing and may be at work all the same:
+a day covers what comes at one time of the day only."""
 _AT_LEAST = timedelta(minutes=1)
 _GAPS = 3
 
@@ -65,3 +75,19 @@ def still_writing(
         if gaps and now - at[-1] <= max(_AT_LEAST, _GAPS * max(gaps)):
             found.append(user)
     return tuple(found)
+
+
+def lately_writing(runtime: Runtime, facts: TableFacts, *, most: int) -> tuple[ForeignWriter, ...]:
+    """The foreign writers of a table that count, as far as so many newest snapshots tell."""
+    table = runtime.catalog.open().table(facts.table)
+    since = runtime.clock.now() - FOREIGN_WRITERS_COUNT_FOR
+    newest = newest_first(table, most=most, oldest=facts.oldest_snapshot_id or 1, since=since)
+    return tuple(w for w in foreign_writers(newest, marks_of_ours(runtime)) if w.moves_rows)
+
+
+def foreign_compactors(
+    runtime: Runtime, facts: TableFacts, *, most: int = SNAPSHOTS_LOOKED_AT
+) -> tuple[ForeignWriter, ...]:
+    """Those of them that compact it: all, or where it is write-only who began before it was."""
+    writing = lately_writing(runtime, facts, most=most)
+    return tuple(writer for writer in writing if writer.compacts or facts.compacted_by_writers)

@@ -47,7 +47,8 @@ def compactors_of(runtime: Runtime, facts: TableFacts) -> tuple[str, ...]:
     for name, life in sorted(runtime.memory.state().latest.items()):
         job = None if life.state.is_over else job_on_record(runtime, name, life)
         if job is not None and (
-            facts.table in job.compacts or (facts.table in job.sink_keys and not facts.write_only)
+            facts.table in job.compacts
+            or (facts.table in job.sink_keys and facts.compacted_by_writers)
         ):
             found.append(name)
     return tuple(found)

@@ -201,6 +201,11 @@ class TableFacts:
         return self.options.get("write-only", "false").lower() == "true"
 
     @property
+    def compacted_by_writers(self) -> bool:
+        """Whether writers compact it: rows that wait to be put into buckets they do not."""
+        return not self.write_only and self.total_buckets != POSTPONED_BUCKETS
+
+    @property
     def deletion_vectors(self) -> bool:
         """Whether deleted rows are marked instead of rewritten."""
         return self.options.get("deletion-vectors.enabled", "false").lower() == "true"

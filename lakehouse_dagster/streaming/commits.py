@@ -7,6 +7,7 @@ number is the Flink checkpoint that made the commit: ``commitIdentifier`` in a s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from lakehouse_dagster.errors import CatalogError, CatalogUnreachableError, NoRestorePointError
@@ -18,8 +19,9 @@ from lakehouse_dagster.streaming.settings import commit_user_start
 
 SNAPSHOTS_LOOKED_AT = 100
 """A job's newest commit is looked for among so many of a table's newest snapshots."""
-_END_OF_INPUT = 2**62
-"""Commits at the end of a bounded source bear no checkpoint's number but the greatest there is."""
+END_OF_INPUT = 2**62
+"""Commits of batch jobs, and at the end of a bounded source, bear no checkpoint's number but the
+greatest there is."""
 
 
 def not_older_than_its_commits(
@@ -79,28 +81,44 @@ def _first_beyond(
         return None  # the table is gone, or never to be read from here: left for Flink to judge
     if last is None:
         return None
-    is_beyond = checkpoint_id < last.commit_identifier < _END_OF_INPUT and last.committed_at > at
+    is_beyond = checkpoint_id < last.commit_identifier < END_OF_INPUT and last.committed_at > at
     return last if is_beyond else None
 
 
 def newest_commit(
-    table: TableReader, commit_user: str, *, most: int, since: datetime | None = None
+    table: TableReader,
+    commit_user: str,
+    *,
+    most: int,
+    oldest: int = 1,
+    since: datetime | None = None,
 ) -> Snapshot | None:
-    """The newest commit of a job that is still there, read from the newest snapshot back.
+    """The newest commit of a job that is still there; ``most`` and so on as in ``newest_first``.
 
     Args:
         table: one that the job writes.
         commit_user: what the users of the job's commits begin with.
-        most: at most so many snapshots are looked at.
+    """
+    newest = newest_first(table, most=most, oldest=oldest, since=since)
+    return next((s for s in newest if s.commit_user.startswith(commit_user)), None)
+
+
+def newest_first(
+    table: TableReader, *, most: int, oldest: int = 1, since: datetime | None = None
+) -> Iterator[Snapshot]:
+    """The snapshots of a table that are still there, read one by one from the newest back.
+
+    Args:
+        table: of the catalog.
+        most: at most so many are looked at.
+        oldest: the number of the first that is looked for.
         since: older ones are not looked at.
     """
     latest = table.latest_snapshot_id() or 0
-    for number in range(latest, max(0, latest - most), -1):
+    for number in range(latest, max(oldest - 1, latest - most), -1):
         snapshot = table.snapshot(number)
         if snapshot is None:
             continue  # it has expired meanwhile
         if since is not None and snapshot.committed_at < since:
-            return None
-        if snapshot.commit_user.startswith(commit_user):
-            return snapshot
-    return None
+            return
+        yield snapshot

@@ -8,9 +8,10 @@ maintenance commits is on record with its users.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakehouse_dagster.paimon import Snapshot
+from lakehouse_dagster.streaming.commits import END_OF_INPUT
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.settings import commit_user_start
 from lakehouse_dagster.system_db import DesiredState
@@ -84,3 +85,55 @@ def look_for_foreign_commits(runtime: Runtime, table: str) -> ForeignCommits:
     newest = runtime.catalog.open().table(table).newest_snapshots(SNAPSHOTS_LOOKED_AT)
     lately = [snapshot for snapshot in newest if snapshot.committed_at >= since]
     return foreign_commits(runtime, table, writing_users(lately))
+
+
+@dataclass(frozen=True)
+class ForeignWriter:
+    """Who commits to a table as a streaming job does, under a user that is no job's of ours.
+
+    A job of ours that was adopted commits like that, and so do compaction jobs, ours too.
+
+    Args:
+        commit_user: whole, as Paimon has it.
+        newest: its newest commit that was looked at.
+        moves_rows: whether any of them brought rows; who only compacts writes nothing.
+        compacts: whether any of them was a compaction.
+    """
+
+    commit_user: str
+    newest: Snapshot
+    moves_rows: bool = False
+    compacts: bool = False
+
+    def __str__(self) -> str:
+        at = self.newest.committed_at
+        return f"commit user {self.commit_user}, which last committed {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def foreign_writers(
+    newest_first: Iterable[Snapshot], marks: Sequence[str]
+) -> tuple[ForeignWriter, ...]:
+    """The users of streaming commits that begin with none of our marks; the latest one first.
+
+    A batch job commits once, under a number that no checkpoint has, and is over then.
+    """
+    found: dict[str, ForeignWriter] = {}
+    for snapshot in newest_first:
+        user = snapshot.commit_user
+        if snapshot.commit_identifier >= END_OF_INPUT or user.startswith(tuple(marks)):
+            continue
+        known = found.get(user) or ForeignWriter(user, snapshot)
+        found[user] = replace(
+            known,
+            moves_rows=known.moves_rows or snapshot.moves_rows,
+            compacts=known.compacts or snapshot.commit_kind == "COMPACT",
+        )
+    return tuple(found.values())
+
+
+def marks_of_ours(runtime: Runtime) -> tuple[str, ...]:
+    """What the commit users of all our jobs begin with, but for those of adopted ones."""
+    records = runtime.memory.state().records
+    names = [record.effective_operator_name for record in records.values()]
+    names += [name for name in runtime.jobs if name not in records]
+    return tuple(commit_user_start(name) for name in names if name)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse_dagster.maintenance.maintain import compact_now
-from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
+from lakehouse_dagster.maintenance.held import Keeper
+from lakehouse_dagster.maintenance.maintain import compact_now, look
+from lakehouse_dagster.maintenance.spec import CompactSpec, MaintenancePolicy, TablePolicy
+from lakehouse_dagster.streaming.runtime import Clock, utc_now
 from tests.maintenance.tables import Tables
 from tests.maintenance.written import Written
+from tests.support.by_hand import submit_by_hand
 from tests.support.faults import HeldFile
 from tests.support.fixtures import lab
 from tests.support.laboratory import TABLE, Laboratory
@@ -67,3 +72,39 @@ def test_nobody_compacts_it_by_hand_beside_its_writer(lab: Laboratory) -> None:
     (record,) = compact_now(written.keeper, written.policy, [TABLE], holder="a test").done
     assert record.error is None
     lab.copied()
+
+
+def test_nobody_compacts_it_beside_a_foreign_writer_and_for_a_day_after_it(
+    lab: Laboratory,
+) -> None:
+    policy = MaintenancePolicy(TablePolicy(compact=CompactSpec(deleted_share=0.01), expire=None))
+    written = Written(lab, policy)
+    written.declare(bucket="1", **MARKING)
+    job_id = submit_by_hand(lab)
+    written.write(1)
+    ids = [row.id for row in lab.source.rows]
+    tables = Tables(lab)
+    replaced = ", ".join(f"({number}, 'by hand', 0)" for number in ids[:5])
+    tables.run(f"INSERT INTO {TABLE} VALUES {replaced}")  # a batch job: it is over
+    assert sum(b.deleted_records for b in written.facts().buckets) == 5
+    newest = lab.catalog.open().table(TABLE).newest_snapshots(100)
+    streamed = [snapshot for snapshot in newest if snapshot.commit_identifier < 1_000_000]
+    (user,) = {snapshot.commit_user for snapshot in streamed}
+    last = f"commit user {user}, which last committed {streamed[-1].committed_at:%Y-%m-%d %H:%M:%S}"
+
+    (decision,) = look(written.keeper, policy, [TABLE])[0]
+    assert decision.actions == ()
+    assert f"such as a foreign one ({last} UTC)" in decision.held_back[0]
+    refused = compact_now(written.keeper, policy, [TABLE], holder="a test")
+    assert refused.done == ()
+    (failure,) = refused.failures
+    assert f"{TABLE} is compacted by {last} UTC: rows" in failure.error.message
+    assert "Stop what commits under a user" in str(failure.error.remedy)
+
+    with lab.cluster.job_manager() as job_manager:
+        job_manager.cancel(job_id)
+    tomorrow = Clock(now=lambda: utc_now() + timedelta(days=1))
+    keeper = Keeper(replace(written.runtime, clock=tomorrow))
+    (record,) = compact_now(keeper, policy, [TABLE], holder="a test").done
+    assert record.error is None
+    assert len(tables.rows(TABLE)) == len(ids)

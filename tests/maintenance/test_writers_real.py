@@ -9,7 +9,9 @@ import pytest
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.maintain import look, maintain
 from lakehouse_dagster.maintenance.spec import ExpireSpec, MaintenancePolicy, TablePolicy
+from lakehouse_dagster.streaming.adopt import adopt
 from tests.maintenance.tables import Tables
+from tests.support.by_hand import submit_by_hand
 from tests.support.fixtures import lab
 from tests.support.laboratory import TABLE, Laboratory, until
 
@@ -30,6 +32,14 @@ class Writing:
         lab.write_script(interval="1h")
         self.tables = Tables(lab)
         self.keeper = Keeper(lab.runtime())
+
+    def adopt(self) -> None:
+        """Let it be one that a person has begun, and that is stopped by now."""
+        job_id = submit_by_hand(self.lab)
+        with self.lab.runtime().hold(self.lab.job, "adopt") as held:
+            assert adopt(held).flink_job_id == job_id
+        self.lab.running()
+        self.lab.stop()
 
     def ids(self) -> Counter[object]:
         return Counter(row[0] for row in self.tables.rows(TABLE))
@@ -53,6 +63,12 @@ class Writing:
             return 0
         return sum(number for id_, number in self.ids().items() if int(str(id_)) >= 0)
 
+    def is_marked(self, snapshot: int | None) -> bool:
+        """Whether it was committed by a user that tells whose job it is."""
+        found = self.lab.catalog.open().table(TABLE).snapshot(snapshot or 0)
+        assert found is not None
+        return found.commit_user.startswith(f"{self.lab.job}_")
+
     def expire(self) -> int | None:
         """What the policy lets go; the oldest snapshot that is left."""
         outcome = maintain(self.keeper, EXPIRING, [TABLE], holder="a test")
@@ -61,12 +77,16 @@ class Writing:
         return self.tables.facts(TABLE).oldest_snapshot_id
 
 
+@pytest.mark.parametrize("is_adopted", [False, True])
 def test_a_stopped_writer_finds_its_last_commit_again_however_many_came_after_it(
-    lab: Laboratory,
+    lab: Laboratory, is_adopted: bool
 ) -> None:
     writing = Writing(lab)
+    if is_adopted:
+        writing.adopt()
     writing.write(20)
     own = writing.tables.facts(TABLE).snapshot_id
+    assert writing.is_marked(own) is not is_adopted
     by_hand = [f"INSERT INTO {TABLE} VALUES ({-n}, 'by hand', 0)" for n in range(1, 13)]
     writing.tables.run(*by_hand)
     assert writing.expire() == own
