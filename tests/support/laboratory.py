@@ -20,6 +20,7 @@ from lakehouse_dagster.streaming.start import StartOutcome, start_or_adopt
 from lakehouse_dagster.streaming.stop import StopOutcome, cancel, stop_with_savepoint
 from lakehouse_dagster.streaming.upgrade import restart
 from lakehouse_dagster.system_db import Incarnation, SystemDatabase
+from tests.support.reading import read_by_the_same_process
 from tests.support.rows import SourceFolder, assert_equal, wait_until_equal
 
 T = TypeVar("T")
@@ -134,7 +135,8 @@ class Laboratory:
             ),
             supervision=policy,
         )
-        loaded = lake.load(list(scripts) or self.script, start=start, base_folder=self.folder)
+        with read_by_the_same_process(kept_in=self.folder / "read"):
+            loaded = lake.load(list(scripts) or self.script, start=start, base_folder=self.folder)
         return replace(
             loaded.runtime,
             clock=clock or Clock(),
