@@ -44,9 +44,13 @@ class Tables:
         self.run(f"CREATE TABLE m.{name} ({columns}){by} WITH ({given})")
         return f"m.{name}"
 
+    @property
+    def warehouse(self) -> Path:
+        return self.lab.folder / "warehouse"
+
     def folder(self, table: str) -> Path:
         """Where its files are."""
-        return self.lab.folder / "warehouse" / table.replace(".", ".db/")
+        return self.warehouse / table.replace(".", ".db/")
 
     def fill(self, table: str, rows: Callable[[int], str], times: int) -> None:
         """Commit ``rows(0)``, ``rows(1)`` … as one snapshot each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 
+import pyarrow as pa
 import pytest
 
 from lakehouse_dagster.maintenance.actions import Action, ActionKind
@@ -23,6 +24,7 @@ from lakehouse_dagster.maintenance.spec import (
 )
 from lakehouse_dagster.system_db.maintenance_actions import ActionRecord, ActionState
 from tests.maintenance.tables import Tables
+from tests.paimon.writing import Writer
 from tests.support.fixtures import lab
 from tests.support.laboratory import Laboratory
 
@@ -107,17 +109,15 @@ def test_small_tables_share_one_flink_job(tables: Tables) -> None:
 
 
 def test_old_snapshots_expire_in_as_many_calls_as_it_takes(tables: Tables) -> None:
-    table = tables.make("many", "id INT", **{"bucket": "-1", "snapshot.num-retained.min": "500"})
-    tables.fill(table, lambda n: f"({n})", 60)
-    before = tables.rows(table)
-    keep = Action(
-        table,
-        ActionKind.EXPIRE_SNAPSHOTS,
-        "a test",
-        keep=4,
-        older_than=now() - timedelta(seconds=1),
+    table = "m.many"
+    many = Writer(
+        tables.warehouse, table, pa.schema([("id", pa.int32())]), options={"bucket": "-1"}
     )
-    done(tables, keep)
+    for number in range(60):
+        many.append([{"id": number}])
+    before = tables.rows(table)
+    assert tables.facts(table).snapshot_count == 60
+    done(tables, Action(table, ActionKind.EXPIRE_SNAPSHOTS, "a test", keep=4, older_than=now()))
     facts = tables.facts(table)
     assert (facts.snapshot_count, facts.oldest_snapshot_id) == (4, 57)
     assert tables.rows(table) == before
