@@ -12,10 +12,11 @@ knows the restore points: theirs are kept for a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice
 
 from lakehouse_dagster.maintenance.actions import Holder
 from lakehouse_dagster.maintenance.read_again import ReadAgain, read_again
@@ -23,7 +24,6 @@ from lakehouse_dagster.maintenance.spec import ExpireSpec, TablePolicy, slack, s
 from lakehouse_dagster.maintenance.strangers import FOREIGN_WRITERS_COUNT_FOR, lately_writing
 from lakehouse_dagster.paimon import Snapshot, TableReader
 from lakehouse_dagster.paimon.file_facts import TableFacts
-from lakehouse_dagster.streaming.commits import newest_commit, newest_first
 from lakehouse_dagster.streaming.foreign_commits import foreign_writers, marks_of_ours
 from lakehouse_dagster.streaming.runtime import Runtime
 
@@ -82,17 +82,14 @@ class Readers:
         # What a checkpoint holds is committed after it is complete.
         since = None if oldest is None else oldest.completed_at - _SKEW
         first = facts.oldest_snapshot_id or 1
-        commits: Iterable[Snapshot | None]
+        newest = table.newest_first(_COMMITS_LOOKED_AT, oldest=first, since=since)
         if job.commit_user:
-            user, most = job.commit_user, _COMMITS_LOOKED_AT
-            commits = [newest_commit(table, user, most=most, oldest=first, since=since)]
+            own = (s for s in newest if s.commit_user.startswith(job.commit_user))
+            commits = list(islice(own, 1))
         else:
-            newest = newest_first(table, most=_COMMITS_LOOKED_AT, oldest=first, since=since)
             commits = [writer.newest for writer in foreign_writers(newest, self._marks)]
         for commit in commits:
-            if commit is not None and (
-                oldest is None or commit.commit_identifier >= oldest.checkpoint_id
-            ):
+            if oldest is None or commit.commit_identifier >= oldest.checkpoint_id:
                 yield commit
 
     @cached_property

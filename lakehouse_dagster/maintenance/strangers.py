@@ -10,7 +10,6 @@ from lakehouse_dagster.errors import MaintenanceRefusedError
 from lakehouse_dagster.flink import JobManager
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.paimon.file_facts import TableFacts
-from lakehouse_dagster.streaming.commits import newest_first
 from lakehouse_dagster.streaming.foreign import refuse_beside, strangers
 from lakehouse_dagster.streaming.foreign_commits import (
     SNAPSHOTS_LOOKED_AT,
@@ -81,7 +80,7 @@ def lately_writing(runtime: Runtime, facts: TableFacts, *, most: int) -> tuple[F
     """The foreign writers of a table that count, as far as so many newest snapshots tell."""
     table = runtime.catalog.open().table(facts.table)
     since = runtime.clock.now() - FOREIGN_WRITERS_COUNT_FOR
-    newest = newest_first(table, most=most, oldest=facts.oldest_snapshot_id or 1, since=since)
+    newest = table.newest_first(most, oldest=facts.oldest_snapshot_id or 1, since=since)
     return tuple(w for w in foreign_writers(newest, marks_of_ours(runtime)) if w.moves_rows)
 
 

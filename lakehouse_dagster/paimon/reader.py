@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_dagster.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError
@@ -170,6 +171,25 @@ class TableReader:
         """At most so many of the newest snapshots, oldest first; none if there is none yet."""
         latest = self.latest_snapshot_id() or 0
         return self._snapshots.between(max(0, latest - most), latest).snapshots
+
+    def newest_first(
+        self, most: int, *, oldest: int = 1, since: datetime | None = None
+    ) -> Iterator[Snapshot]:
+        """The snapshots that are still there, read one by one from the newest back.
+
+        Args:
+            most: at most so many are looked for.
+            oldest: the first one that is looked for.
+            since: older ones are not looked at.
+        """
+        latest = self.latest_snapshot_id() or 0
+        for number in range(latest, max(oldest - 1, latest - most), -1):
+            snapshot = self.snapshot(number)
+            if snapshot is None:
+                continue  # it has expired meanwhile
+            if since is not None and snapshot.committed_at < since:
+                return
+            yield snapshot
 
     def changes(self, snapshot_id: int) -> SnapshotChanges:
         """What one snapshot did to the table's files, by partition, from its manifests alone.

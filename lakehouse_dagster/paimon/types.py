@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+_END_OF_INPUT = 2**62
+
 
 @dataclass(frozen=True)
 class ColumnSchema:
@@ -53,6 +55,14 @@ class Snapshot:
     def moves_rows(self) -> bool:
         """Whether rows may have come or gone by it: files that were merged hold the same ones."""
         return self.commit_kind not in ("COMPACT", "ANALYZE")
+
+    @property
+    def is_of_a_checkpoint(self) -> bool:
+        """Whether a streaming job committed it, with the checkpoint whose number it bears.
+
+        Batch jobs, and streaming ones at the end of their input, take the greatest one there is.
+        """
+        return self.commit_identifier < _END_OF_INPUT
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,19 @@ number is the Flink checkpoint that made the commit: ``commitIdentifier`` in a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime
 
 from lakehouse_dagster.errors import CatalogError, CatalogUnreachableError, NoRestorePointError
 from lakehouse_dagster.flink.restore_points import completed_at
-from lakehouse_dagster.paimon import CatalogReader, Snapshot, TableReader
+from lakehouse_dagster.paimon import CatalogReader, Snapshot
+from lakehouse_dagster.streaming.foreign_commits import marks_of_ours
 from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.streaming.settings import commit_user_start
 
 SNAPSHOTS_LOOKED_AT = 100
 """A job's newest commit is looked for among so many of a table's newest snapshots."""
-END_OF_INPUT = 2**62
-"""Commits of batch jobs, and at the end of a bounded source, bear no checkpoint's number but the
-greatest there is."""
 
 
 def not_older_than_its_commits(
@@ -56,69 +54,44 @@ def _committed_beyond(held: HeldJob, choice: RestoreChoice) -> tuple[str, Snapsh
     at = completed_at(choice.path)
     if at is None:
         return None
-    record = held.runtime.memory.ensure(held.name)
-    prefix = commit_user_start(record.effective_operator_name)
+    may_be_its = _may_be_its(held)
     catalog = held.runtime.catalog.open()
     for table in held.job.sink_keys:
-        snapshot = _first_beyond(catalog, table, prefix, choice.metadata.checkpoint_id, at)
+        snapshot = _first_beyond(catalog, table, may_be_its, choice.metadata.checkpoint_id, at)
         if snapshot is not None:
             return table, snapshot
     return None
 
 
+def _may_be_its(held: HeldJob) -> Callable[[Snapshot], bool]:
+    """Whether a commit is the job's; of an adopted one, whether it may be, as it bears no mark."""
+    record = held.runtime.memory.ensure(held.name)
+    mark = commit_user_start(record.effective_operator_name)
+    if mark:
+        return lambda snapshot: snapshot.commit_user.startswith(mark)
+    others = marks_of_ours(held.runtime)
+    return lambda s: s.is_of_a_checkpoint and not s.commit_user.startswith(others)
+
+
 def _first_beyond(
-    catalog: CatalogReader, table: str, prefix: str, checkpoint_id: int, at: datetime
+    catalog: CatalogReader,
+    table: str,
+    may_be_its: Callable[[Snapshot], bool],
+    checkpoint_id: int,
+    at: datetime,
 ) -> Snapshot | None:
     """The job's newest commit, if it came after the restore point and bears a higher number.
 
     Both, since an earlier life that was started from nothing counted its checkpoints anew.
     """
     try:
-        last = newest_commit(catalog.table(table), prefix, most=SNAPSHOTS_LOOKED_AT)
+        newest = catalog.table(table).newest_first(SNAPSHOTS_LOOKED_AT)
+        last = next(filter(may_be_its, newest), None)
     except CatalogUnreachableError:
         raise  # nothing is known: the job is not started on a guess
     except CatalogError:
         return None  # the table is gone, or never to be read from here: left for Flink to judge
-    if last is None:
+    if last is None or not last.is_of_a_checkpoint:
         return None
-    is_beyond = checkpoint_id < last.commit_identifier < END_OF_INPUT and last.committed_at > at
+    is_beyond = checkpoint_id < last.commit_identifier and last.committed_at > at
     return last if is_beyond else None
-
-
-def newest_commit(
-    table: TableReader,
-    commit_user: str,
-    *,
-    most: int,
-    oldest: int = 1,
-    since: datetime | None = None,
-) -> Snapshot | None:
-    """The newest commit of a job that is still there; ``most`` and so on as in ``newest_first``.
-
-    Args:
-        table: one that the job writes.
-        commit_user: what the users of the job's commits begin with.
-    """
-    newest = newest_first(table, most=most, oldest=oldest, since=since)
-    return next((s for s in newest if s.commit_user.startswith(commit_user)), None)
-
-
-def newest_first(
-    table: TableReader, *, most: int, oldest: int = 1, since: datetime | None = None
-) -> Iterator[Snapshot]:
-    """The snapshots of a table that are still there, read one by one from the newest back.
-
-    Args:
-        table: of the catalog.
-        most: at most so many are looked at.
-        oldest: the number of the first that is looked for.
-        since: older ones are not looked at.
-    """
-    latest = table.latest_snapshot_id() or 0
-    for number in range(latest, max(oldest - 1, latest - most), -1):
-        snapshot = table.snapshot(number)
-        if snapshot is None:
-            continue  # it has expired meanwhile
-        if since is not None and snapshot.committed_at < since:
-            return
-        yield snapshot

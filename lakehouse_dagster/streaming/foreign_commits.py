@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lakehouse_dagster.paimon import Snapshot
-from lakehouse_dagster.streaming.commits import END_OF_INPUT
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.streaming.settings import commit_user_start
 from lakehouse_dagster.system_db import DesiredState
@@ -120,7 +119,7 @@ def foreign_writers(
     found: dict[str, ForeignWriter] = {}
     for snapshot in newest_first:
         user = snapshot.commit_user
-        if snapshot.commit_identifier >= END_OF_INPUT or user.startswith(tuple(marks)):
+        if not snapshot.is_of_a_checkpoint or user.startswith(tuple(marks)):
             continue
         known = found.get(user) or ForeignWriter(user, snapshot)
         found[user] = replace(

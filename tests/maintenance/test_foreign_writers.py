@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakehouse_dagster.errors import NoRestorePointError
+from lakehouse_dagster.flink import known_checkpoint_metadata
 from lakehouse_dagster.maintenance.actions import ActionKind, Decision, Situation
 from lakehouse_dagster.maintenance.decide import decide, matters_who_compacts
 from lakehouse_dagster.maintenance.held import Keeper
@@ -20,11 +22,13 @@ from lakehouse_dagster.maintenance.spec import ExpireSpec, MaintenancePolicy, Ta
 from lakehouse_dagster.maintenance.strangers import foreign_compactors
 from lakehouse_dagster.paimon import Snapshot
 from lakehouse_dagster.paimon.file_facts import TableFacts
+from lakehouse_dagster.streaming.commits import not_older_than_its_commits
 from lakehouse_dagster.streaming.foreign_commits import (
     ForeignWriter,
     foreign_writers,
     marks_of_ours,
 )
+from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.runtime import Clock, utc_now
 from tests.maintenance.facts import NOW, bucket, table
 from tests.maintenance.test_read_again import NAME, PENDING, Life
@@ -265,3 +269,22 @@ def test_of_a_foreign_writer_it_is_held_for_a_day_where_less_would_be_kept(tmp_p
     assert written.holders("1d") == []
     written.later(timedelta(hours=25))
     assert written.holders() == []
+
+
+def test_a_start_of_an_adopted_job_is_not_refused_for_what_other_jobs_of_ours_committed(
+    tmp_path: Path,
+) -> None:
+    written = made(tmp_path)
+    life = written.life
+    life.begin(fingerprint="of a script that nobody knows")
+    life.runtime.memory.set_operator_name(NAME, "")
+    life.runtime.memory.ensure("beside")
+    path = life.checkpoint(7, PENDING)
+    choice = RestoreChoice(path, "checkpoint 7", metadata=known_checkpoint_metadata(path))
+    with life.runtime.hold(NAME, "a test") as held:
+        written.stream("beside_0c", 10_000)
+        assert not_older_than_its_commits(held, choice) == choice
+        newest = written.stream("one", 10_000)  # nobody else's that we know of
+        written.batch()
+        with pytest.raises(NoRestorePointError, match=f"snapshot {newest} of {TABLE} was commit"):
+            not_older_than_its_commits(held, choice)
