@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_CENTURY_SECONDS = 36525 * 86400.0
+"""What is subtracted from now must not leave the calendar."""
 
 
 def duration(value: str | timedelta | Duration, *, what: str = "duration") -> Duration:
@@ -24,14 +26,20 @@ def duration(value: str | timedelta | Duration, *, what: str = "duration") -> Du
 
     if isinstance(value, timedelta):
         return pendulum.duration(seconds=value.total_seconds())
-    text = value.strip().lower()
-    parts = _PART.findall(text)
-    if not parts or _PART.sub("", text).strip():
+    # In lower case only: who writes 3M means months, which have no one length.
+    parts = _PART.findall(value)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if not parts or _PART.sub("", value).strip():
         raise ConfigurationError(
             f"{what} is {value!r}, which is not a duration.",
             remedy="Write a number with a unit (ms, s, m, h, d, w), such as 30s, 12h or 1d12h.",
         )
-    return pendulum.duration(seconds=sum(float(n) * _SECONDS[unit] for n, unit in parts))
+    if seconds > _CENTURY_SECONDS:
+        raise ConfigurationError(
+            f"{what} is {value!r}, which is longer than a century.",
+            remedy="Write a shorter one, such as 3650d.",
+        )
+    return pendulum.duration(seconds=seconds)
 
 
 def in_words(seconds: float) -> str:

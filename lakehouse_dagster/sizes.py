@@ -23,7 +23,9 @@ def size_bytes(value: int | str, *, what: str = "size") -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    found = bytes_of(value) if isinstance(value, str) else None
+    # A text without a unit has lost it; who means bytes writes a number.
+    has_unit = isinstance(value, str) and not value.strip().isdigit()
+    found = bytes_of(str(value)) if has_unit else None
     if not found:
         raise ConfigurationError(
             f"{what} is {value!r}, which is no size.",

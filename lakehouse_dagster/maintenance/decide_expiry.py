@@ -189,15 +189,18 @@ class DueToGo:
             return
         chosen = past[: spec.partitions_a_run]
         them = frozenset(chosen)
-        files = sum(b.files for b in self.facts.buckets if b.partition in them)
+        buckets = [b for b in self.facts.buckets if b.partition in them]
+        files = sum(b.files for b in buckets)
+        rows = sum(b.records - b.deleted_records for b in buckets)
         yield Action(
             self.facts.table,
             ActionKind.EXPIRE_PARTITIONS,
             f"{len(past)} partitions are older than {_in_days(spec.keep_for)}"
-            + (f"; the oldest {len(chosen)} go now." if len(past) > len(chosen) else "."),
+            + (f"; the oldest {len(chosen)} go now" if len(past) > len(chosen) else "")
+            + f": {_some(chosen)}.",
             partitions=chosen,
             older_than=self.case.now - span(spec.keep_for),
-            figures={"partitions": str(len(past)), "files": str(files)},
+            figures={"partitions": str(len(past)), "rows": str(rows), "files": str(files)},
             benefit=float(files),
         )
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakehouse_dagster.declared import check_fields
 from lakehouse_dagster.durations import duration
 from lakehouse_dagster.errors import ConfigurationError
+
+_VALUE = r"(\d+|[A-Za-z]{3})"
+_ITEM = rf"(\*|{_VALUE}(-{_VALUE})?)(/\d+)?"
+_PLAIN = re.compile(rf"({_ITEM}(,{_ITEM})*(\s+|$)){{5}}")
+"""What every reader of cron expressions takes for the same; Dagster's knows no L, W and #."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,8 @@ class Window:
         from cronsim import CronSim, CronSimError
 
         try:
+            if not _PLAIN.fullmatch(self.cron.strip()):
+                raise CronSimError("it is not five fields of numbers, names, * - , and /")
             CronSim(self.cron, datetime(2026, 1, 1))
         except CronSimError as error:
             raise ConfigurationError(

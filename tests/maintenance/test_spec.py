@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
+import dagster as dg
 import pytest
 
 from lakehouse_dagster.errors import ConfigurationError
@@ -128,10 +129,29 @@ def test_a_window_is_open_from_its_tick_for_as_long_as_it_lasts() -> None:
 
 
 def test_sizes_are_those_of_paimon_s_options() -> None:
-    assert [size_bytes(text) for text in ("64 mb", "1g", "10KB", "7", "1.5 gib")] == [
+    assert [size_bytes(text) for text in ("64 mb", "1g", "10KB", 7, "1.5 gib")] == [
         64 * 1024**2,
         1024**3,
         10 * 1024,
         7,
         3 * 1024**3 // 2,
     ]
+    for lost_its_unit in ("7", " 100 ", "0 gb"):
+        with pytest.raises(ConfigurationError, match="which is no size"):
+            size_bytes(lost_its_unit)
+
+
+@pytest.mark.parametrize(
+    "cron",
+    ["0 0 3 * * *", "0 3 * * 5L", "0 3 LW * *", "0 3 * * 1#2", "0 3 * *", "@daily", "a b c d e"],
+)
+def test_a_cron_expression_that_dagster_reads_otherwise_or_not_at_all_is_refused(cron: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not understood") as refused:
+        Window(cron)
+    assert "five fields" in str(refused.value)
+
+
+@pytest.mark.parametrize("cron", ["*/5 1-3,7 * JAN-MAR mon", "0 3 1,15 * 1-5/2", " 0 3 * * * "])
+def test_a_cron_expression_of_five_plain_fields_is_one_of_dagster_s_too(cron: str) -> None:
+    job = dg.define_asset_job("nothing")
+    assert Window(cron).cron == dg.ScheduleDefinition(job=job, cron_schedule=cron).cron_schedule

@@ -25,7 +25,7 @@ from lakehouse_dagster.streaming.spec import ProgressPolicy, SupervisionPolicy
         ("1d12h", 129_600),
         ("1.5h", 5_400),
         ("250ms", 0.25),
-        (" 1 h 30 M ", 5_400),
+        (" 1 h 30 m ", 5_400),
         (timedelta(minutes=2), 120),
     ],
 )
@@ -33,13 +33,21 @@ def test_durations_are_read_as_people_write_them(written: Any, seconds: float) -
     assert duration(written).total_seconds() == seconds
 
 
-@pytest.mark.parametrize("written", ["", "5", "s", "5 years", "-5s", "1h and 5m", "5sm", "1e3s"])
+@pytest.mark.parametrize(
+    "written", ["", "5", "s", "5 years", "-5s", "1h and 5m", "5sm", "1e3s", "3M"]
+)
 def test_what_is_no_duration_is_refused_by_its_name(written: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         duration(written, what="Lakehouse.materialize_timeout")
     message = str(refused.value)
     assert message.startswith(f"Lakehouse.materialize_timeout is {written!r}")
     assert "30s, 12h or 1d12h" in message
+
+
+def test_a_duration_leaves_now_within_the_calendar() -> None:
+    for written in ("6000w", "99999999999w"):
+        with pytest.raises(ConfigurationError, match="longer than a century"):
+            duration(written)
 
 
 @pytest.mark.parametrize(
