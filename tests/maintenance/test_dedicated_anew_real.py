@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse_dagster.errors import OperationTimeoutError
 from lakehouse_dagster.flink.restore_points import complete_checkpoints
-from lakehouse_dagster.maintenance.compaction_jobs import compaction_job_name, compaction_jobs
+from lakehouse_dagster.maintenance.compaction_jobs import compaction_job_name
 from lakehouse_dagster.maintenance.read_again import read_again
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
 from lakehouse_dagster.streaming.apply import apply, verb
@@ -20,11 +20,11 @@ from lakehouse_dagster.streaming.observe import ObservedState, Verb
 from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.runtime import LOGGER, Runtime
 from lakehouse_dagster.streaming.session import prepare
-from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.submission import launch
 from lakehouse_dagster.streaming.supervise import SupervisorCursor
 from lakehouse_dagster.system_db import DesiredState
 from tests.maintenance.tables import Tables
+from tests.maintenance.written import quick_compaction_jobs
 from tests.support.actor import supervise_once
 from tests.support.fixtures import lab
 from tests.support.laboratory import QUICK, Laboratory, until
@@ -49,17 +49,6 @@ TABLE = (
     "WITH ('bucket' = '1', 'write-only' = 'true', 'num-sorted-run.compaction-trigger' = '2', "
     "'continuous.discovery-interval' = '300 ms')"
 )
-LOOKS_OFTEN = "continuous.discovery-interval=300ms"
-
-
-def _looking_often(job: StreamingJob) -> StreamingJob:
-    """A job of a group has no table whose options would say how often it looks at its tables.
-
-    By default every 10 s, and its checkpoints wait for that.
-    """
-    statement = job.definition.statement
-    text = f"{statement.text.removesuffix(')')}, table_options => '{LOOKS_OFTEN}')"
-    return replace(job, definition=replace(job.definition, statement=replace(statement, text=text)))
 
 
 @dataclass
@@ -94,10 +83,9 @@ class Compacting:
             if self.together
             else (MaintenancePolicy(tables={"m.a": alone}))
         )
-        jobs = compaction_jobs(policy, runtime.jobs)
-        if self.together:
-            jobs = {name: _looking_often(job) for name, job in jobs.items()}
-        return replace(runtime, jobs={**runtime.jobs, **jobs})
+        return replace(
+            runtime, jobs={**runtime.jobs, **quick_compaction_jobs(policy, runtime.jobs)}
+        )
 
     def fill(self, table: str, first: int, commits: int = 3) -> None:
         self.tables.fill(table, lambda number: f"({first + number}, 0)", commits)

@@ -38,7 +38,13 @@ def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     written: Written,
 ) -> None:
     lab = written.lab
-    written.declare(bucket="1", **{"num-sorted-run.compaction-trigger": "3"})
+    written.declare(
+        bucket="1",
+        **{
+            "num-sorted-run.compaction-trigger": "3",
+            "continuous.discovery-interval": "300 ms",
+        },
+    )
     first = written.start()
     written.write(2)
     moved = dedicate(written.keeper, TABLE, holder="test")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
 from lakehouse_dagster.paimon.file_facts import InMemory, TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
+from lakehouse_dagster.streaming.spec import StreamingJob
 from lakehouse_dagster.streaming.start import StartOutcome
 from tests.support.laboratory import TABLE, Laboratory, until
 
@@ -32,6 +34,26 @@ INSERT INTO ods.copied SELECT id, text, amount FROM incoming;
 """
 
 
+def quick_compaction_jobs(
+    policy: MaintenancePolicy, jobs: Mapping[str, StreamingJob]
+) -> dict[str, StreamingJob]:
+    """The policy's compaction jobs; those of groups look at their tables every 300 ms.
+
+    By default it is every 10 s, and their checkpoints wait for that. Of a single table its option
+    ``continuous.discovery-interval`` says it.
+    """
+    return {name: _looking_often(job) for name, job in compaction_jobs(policy, jobs).items()}
+
+
+def _looking_often(job: StreamingJob) -> StreamingJob:
+    statement = job.definition.statement
+    if "compact_database" not in statement.text:
+        return job
+    options = "table_options => 'continuous.discovery-interval=300ms'"
+    text = f"{statement.text.removesuffix(')')}, {options})"
+    return replace(job, definition=replace(job.definition, statement=replace(statement, text=text)))
+
+
 @dataclass
 class Written:
     """The table ``ods.copied``, its writer, and the keeper of the lakehouse."""
@@ -49,7 +71,8 @@ class Written:
     def runtime(self) -> Runtime:
         """With the policy's compaction jobs."""
         runtime = self.lab.runtime()
-        return replace(runtime, jobs={**runtime.jobs, **compaction_jobs(self.policy, runtime.jobs)})
+        jobs = quick_compaction_jobs(self.policy, runtime.jobs)
+        return replace(runtime, jobs={**runtime.jobs, **jobs})
 
     @cached_property
     def keeper(self) -> Keeper:
