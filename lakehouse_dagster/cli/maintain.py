@@ -152,8 +152,7 @@ def _errors(
     for decision in outcome.decisions:
         for blocked in decision.blocked:
             if blocked.kind is None:
-                remedy = "Wait for it to end, or cancel it, and try again."
-                found.append(((decision.table,), f"{blocked.reason} {remedy}"))
+                found.append(((decision.table,), f"{blocked.reason} {blocked.remedy}".strip()))
             elif blocked.kind in wanted:
                 found.append(((decision.table,), f"{blocked.reason} With --now it does not wait."))
     if not outcome.done and not outcome.failures:
@@ -189,7 +188,8 @@ def _say(outcome: Maintained, dry_run: bool, *, told_later: Sequence[str] = ()) 
         for why in (*decision.held_back, *decision.advice):
             if not any(text.startswith(why) for text in told_later):
                 click.echo(f"{decision.table}: {why}")
-        if dry_run and not decision.actions:
+        at_a_stand = any(blocked.kind is None for blocked in decision.blocked)
+        if dry_run and not decision.actions and not at_a_stand:
             click.echo(f"{decision.table}: nothing is due{in_brackets(decision.figures)}")
     if not dry_run and not outcome.done:
         click.echo("Nothing was done.")

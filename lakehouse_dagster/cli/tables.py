@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakehouse_dagster.maintenance.dedicated import Moved
     from lakehouse_dagster.maintenance.rescale import Rescaled
     from lakehouse_dagster.paimon.file_facts import TableFacts
+    from lakehouse_dagster.streaming.runtime import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
 Outcome = TypeVar("Outcome", bound="Moved | Rescaled")
@@ -54,24 +55,36 @@ def dedicate(table: str, **given: Any) -> None:
 
     Its writers are stopped with a savepoint and go on, with write-only, where they were.
     """
+    from lakehouse_dagster.maintenance.dedicated import compactor_to_begin
     from lakehouse_dagster.maintenance.dedicated import dedicate as act
+
+    def planned(runtime: Runtime, facts: TableFacts) -> str:
+        return (
+            f"would be made write-only, and compacted by {compactor_to_begin(runtime, facts).name}"
+        )
 
     def done(moved: Moved) -> str:
         return f"{moved.compaction_job} compacts it"
 
-    _act(act, table, lambda _: "would be made write-only", done, **given)
+    _act(act, table, planned, done, **given)
 
 
 @tables.command()
 @_of_one_table
 def undedicate(table: str, **given: Any) -> None:
     """End the compaction job of TABLE: its writers compact it themselves again."""
+    from lakehouse_dagster.maintenance.dedicated import compactor_to_end
     from lakehouse_dagster.maintenance.dedicated import undedicate as act
+
+    def planned(runtime: Runtime, facts: TableFacts) -> str:
+        job = compactor_to_end(runtime, facts.table)
+        ends = f", and {job.name} would end" if job is not None else ""
+        return f"would be compacted by its writers again{ends}"
 
     def done(_: Moved) -> str:
         return "its writers compact it"
 
-    _act(act, table, lambda _: "would be compacted by its writers again", done, **given)
+    _act(act, table, planned, done, **given)
 
 
 @tables.command()
@@ -89,9 +102,12 @@ def rescale(table: str, buckets: int, partitions: tuple[str, ...], **given: Any)
 
     Its jobs are stopped with a savepoint, and resumed when the rows were found to be the same.
     """
+    from lakehouse_dagster.maintenance.rescale import chosen_partitions, refuse_unfit
     from lakehouse_dagster.maintenance.rescale import rescale as act
 
-    def planned(facts: TableFacts) -> str:
+    def planned(_: Runtime, facts: TableFacts) -> str:
+        refuse_unfit(facts, buckets)
+        chosen_partitions(facts, chosen)
         size = f"{facts.size_bytes} bytes in {facts.files} files"
         return f"({size}) would get {buckets} buckets instead of {facts.total_buckets}"
 
@@ -115,7 +131,7 @@ def _partition(text: str) -> dict[str, str | None]:
 def _act(
     act: Callable[..., Outcome],
     table: str,
-    planned: Callable[[TableFacts], str],
+    planned: Callable[[Runtime, TableFacts], str],
     done: Callable[[Outcome], str],
     *,
     module: str | None,
@@ -124,16 +140,21 @@ def _act(
     as_json: bool,
 ) -> None:
     """Act on the table and say what came of it, or only what would be done."""
+    from lakehouse_dagster.maintenance.damage import Damage
+
     lake = load_project(module, lakehouse_name)
     existing(lake, [table])
     if dry_run:
-        facts = lake.keeper.facts(table)
+        what = planned(lake.runtime, Damage(lake.keeper).seen_in(lake.keeper.facts(table)))
         jobs = [
             name
             for name, job in sorted(lake.runtime.jobs.items())
             if table in (*job.sink_keys, *job.compacts)
         ]
-        click.echo(f"{table} {planned(facts)}; its jobs: {', '.join(jobs) or 'none'}")
+        if as_json:
+            print_json({"table": table, "planned": what, "jobs": jobs})
+        else:
+            click.echo(f"{table} {what}; its jobs: {', '.join(jobs) or 'none'}")
         return
     show_progress()
     command = click.get_current_context().info_name

@@ -120,6 +120,7 @@ class Situation:
         compacts_by_itself: such a job is to run now.
         foreign_compactors: who else compacts the table, where a compaction must not meet another.
         held_by: who acts on the table now; None if nobody does.
+        held_until: when their lease ends unless they renew it.
         past: what became of each kind of action.
     """
 
@@ -129,6 +130,7 @@ class Situation:
     compacts_by_itself: bool = False
     foreign_compactors: tuple[ForeignWriter, ...] = ()
     held_by: str | None = None
+    held_until: datetime | None = None
     past: Mapping[ActionKind, Past] = field(default_factory=dict, hash=False)
 
     def of(self, kind: ActionKind) -> Past:
@@ -138,13 +140,14 @@ class Situation:
 
 @dataclass(frozen=True)
 class Blocked:
-    """What cannot be done now as somebody else acts on the table, or it failed not long ago.
+    """What cannot be done now, as somebody else acts on the table, it is damaged, or it failed.
 
-    ``kind`` is None where nothing at all can be done.
+    ``kind`` is None where nothing at all can be done; ``remedy`` then says what a person can do.
     """
 
     kind: ActionKind | None
     reason: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)

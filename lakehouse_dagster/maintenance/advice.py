@@ -22,8 +22,8 @@ def on_its_compaction_job(facts: TableFacts, situation: Situation) -> tuple[str,
     table, job = facts.table, situation.compaction_job
     if job is None and situation.compacts_by_itself:
         return (
-            "Its compaction job runs on, though compaction: dedicated is declared no more. Declare "
-            f"it again, and run `lakehouse tables undedicate {table}` before you take it out.",
+            "Its compaction job runs on, though compaction: dedicated is declared no more. Run "
+            f"`lakehouse tables undedicate {table}` to end it, or declare it again.",
         )
     if job is None:
         return ()

@@ -51,12 +51,16 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
         now: the time, aware.
     """
     if facts.problem is not None:
-        return Decision(facts.table, held_back=(f"Nothing is done to it: {facts.problem}",))
+        reason = f"Nothing is done to it: {facts.problem}"
+        return Decision(facts.table, (), (reason,), (Blocked(None, reason),))
     if situation.held_by is not None:
         reason = f"Another action on it is under way: {situation.held_by}."
-        return Decision(
-            facts.table, (), (reason,), (Blocked(None, reason),), figures=figures_of(facts, now)
-        )
+        remedy = "Wait for it to end, or cancel it, and try again"
+        if situation.held_until is not None:
+            end = f"{situation.held_until:%Y-%m-%d %H:%M:%S} UTC"
+            remedy += f"; should it have died, its lease ends at {end}"
+        at_a_stand = Blocked(None, reason, f"{remedy}.")
+        return Decision(facts.table, (), (reason,), (at_a_stand,), figures=figures_of(facts, now))
     if facts.snapshot_id is None:
         return Decision(facts.table)
     case = Case(facts, policy, situation, now)

@@ -62,19 +62,9 @@ def dedicate(keeper: Keeper, table: str, *, holder: str, log: logging.Logger = L
         LakehouseError: whatever went wrong.
     """
     runtime = keeper.runtime
-    compactor = _declared_compactor(runtime, table)
-    if compactor is None:
-        raise MaintenanceRefusedError(
-            f"No compaction job is declared for {table}.",
-            remedy="Write compaction: dedicated for it in the maintenance policy, and reload.",
-        )
     with keeper.hold([table], holder) as held:
         facts = keeper.facts(table)
-        if facts.total_buckets == POSTPONED_BUCKETS:
-            raise MaintenanceRefusedError(
-                f"Rows of {table} are put into buckets by batch compaction only ('bucket' = '-2').",
-                remedy="Write compaction: batch for it.",
-            )
+        compactor = compactor_to_begin(runtime, facts)
         notes = (*_freshness(facts), *_scripts_that_differ(runtime, table, write_only=True))
         if facts.write_only:
             _start(runtime, compactor.name, holder, log)
@@ -98,7 +88,7 @@ def undedicate(keeper: Keeper, table: str, *, holder: str, log: logging.Logger =
     If anything fails, the table and its jobs are as before. Raises what ``dedicate`` raises.
     """
     runtime = keeper.runtime
-    compactor = _compactor_to_end(runtime, table)
+    compactor = compactor_to_end(runtime, table)
     with keeper.hold([table], holder) as held:
         facts = keeper.facts(table)
         notes = _scripts_that_differ(runtime, table, write_only=False)
@@ -127,8 +117,28 @@ def _declared_compactor(runtime: Runtime, table: str) -> StreamingJob | None:
     return next((job for job in runtime.jobs.values() if table in job.compacts), None)
 
 
-def _compactor_to_end(runtime: Runtime, table: str) -> StreamingJob | None:
-    """The job that compacts the table, also when the policy has dropped it already."""
+def compactor_to_begin(runtime: Runtime, facts: TableFacts) -> StreamingJob:
+    """The job that is declared to compact a table, if it can; else ``MaintenanceRefusedError``."""
+    compactor = _declared_compactor(runtime, facts.table)
+    if compactor is None:
+        raise MaintenanceRefusedError(
+            f"No compaction job is declared for {facts.table}.",
+            remedy="Write compaction: dedicated for it in the maintenance policy, and reload.",
+        )
+    if facts.total_buckets == POSTPONED_BUCKETS:
+        raise MaintenanceRefusedError(
+            f"Rows of {facts.table} are put into buckets by batch compaction only ('bucket' = "
+            "'-2').",
+            remedy="Write compaction: batch for it.",
+        )
+    return compactor
+
+
+def compactor_to_end(runtime: Runtime, table: str) -> StreamingJob | None:
+    """The job that compacts the table, also when the policy has dropped it already.
+
+    Raises ``MaintenanceRefusedError`` when it compacts other tables as well.
+    """
     job = _declared_compactor(runtime, table)
     name = compaction_job_name(table)
     if job is None and runtime.memory.get(name) is not None:

@@ -54,8 +54,8 @@ class Keeper:
     def left_behind(self) -> tuple[ActionRecord, ...]:
         """Actions on record as under way on which nobody works; the next run settles them."""
         running = self.actions.running()
-        holders = self.runtime.leases.holders(self.lease_key("")) if running else {}
-        return tuple(r for r in running if self.lease_key(r.table_name) not in holders)
+        held = self.runtime.leases.all_current(self.lease_key("")) if running else {}
+        return tuple(r for r in running if self.lease_key(r.table_name) not in held)
 
     @contextmanager
     def hold(self, tables: Sequence[str], holder: str) -> Iterator[HeldTables]:

@@ -127,11 +127,13 @@ class Turns:
 
     Args:
         had: tables and kinds.
+        left: those of them that were not begun, as somebody else did it or acts on the table.
         failed: tables on which something failed; the next run goes on with them.
         spent: of the run's limits.
     """
 
     had: frozenset[tuple[str, str]] = frozenset()
+    left: frozenset[tuple[str, str]] = frozenset()
     failed: frozenset[str] = frozenset()
     spent: Spent = field(default_factory=Spent)
 
@@ -140,8 +142,11 @@ class Turns:
         actions = [action for group in groups for action in group.actions]
         failed = {record.table_name for record in outcome.done if record.state is not DONE}
         failed.update(table for failure in outcome.failures for table in failure.tables)
+        had = self.had | {_turn(action) for action in actions}
+        begun = {(record.table_name, record.kind) for record in outcome.done}
         return Turns(
-            self.had | {(action.table, action.kind) for action in actions},
+            had,
+            self.left | (had - self.had - begun),
             self.failed | failed,
             self.spent.and_for(groups),
         )
@@ -150,9 +155,15 @@ class Turns:
         """Why it waits for the next run; None if it does not."""
         if action.table in self.failed:
             return "Something failed on the table in this run; the next one goes on."
-        if (action.table, action.kind) in self.had:
+        if _turn(action) in self.left:
+            return "Somebody else did it meanwhile, or acts on the table; the next run goes on."
+        if _turn(action) in self.had:
             return "It had its turn in this run; the next one goes on."
         return None
+
+
+def _turn(action: Action) -> tuple[str, str]:
+    return action.table, action.kind.value
 
 
 def plan(

@@ -100,8 +100,8 @@ def rescale(
     runtime = keeper.runtime
     with keeper.hold([table], holder) as held:
         facts = Damage(keeper).seen_in(keeper.facts(table))
-        chosen = _chosen(facts, partitions)
-        _refuse_unfit(facts, buckets)
+        refuse_unfit(facts, buckets)
+        chosen = chosen_partitions(facts, partitions)
         with runtime.cluster.job_manager() as job_manager:
             settle(held, table, job_manager, log)
             jobs = sorted(
@@ -115,7 +115,8 @@ def rescale(
     return done
 
 
-def _refuse_unfit(facts: TableFacts, buckets: int) -> None:
+def refuse_unfit(facts: TableFacts, buckets: int) -> None:
+    """Raise ``MaintenanceRefusedError`` unless the table can have so many buckets."""
     table = facts.table
     if facts.problem is not None:
         raise MaintenanceRefusedError(f"{table} is left as it is: {facts.problem}")
@@ -128,23 +129,32 @@ def _refuse_unfit(facts: TableFacts, buckets: int) -> None:
         raise MaintenanceRefusedError(f"{table} has {buckets} buckets already.")
 
 
-def _chosen(
+def chosen_partitions(
     facts: TableFacts, partitions: Sequence[Mapping[str, str | None]] | None
 ) -> tuple[Partition, ...] | None:
+    """Those that are named, each once; None for all.
+
+    Raises ``MaintenanceRefusedError`` for one that is not there, or cannot be named to Paimon.
+    """
     if partitions is None:
         return None
+    if not facts.partition_keys:
+        raise MaintenanceRefusedError(
+            f"{facts.table} has no partitions.", remedy="Rescale it as a whole."
+        )
     there = {bucket.partition for bucket in facts.buckets if bucket.partition}
     chosen = []
     for given in partitions:
         partition = tuple((column, given.get(column)) for column in facts.partition_keys)
+        told = partition_in_words(tuple(given.items()))
         if partition not in there or set(given) != set(facts.partition_keys):
             raise MaintenanceRefusedError(
-                f"{facts.table} has no partition {dict(given)}.",
-                remedy=f"Give a value for each of: {', '.join(facts.partition_keys) or 'none'}.",
+                f"{facts.table} has no partition {told}.",
+                remedy=f"Give a value for each of: {', '.join(facts.partition_keys)}.",
             )
         if partition_spec(partition) is None:
             raise MaintenanceRefusedError(
-                f"The partition {dict(given)} of {facts.table} cannot be named to Paimon's "
+                f"The partition {told} of {facts.table} cannot be named to Paimon's "
                 "procedure: a value holds one of , ; = ' \\.",
                 remedy="Rescale the whole table.",
             )

@@ -200,7 +200,8 @@ def _under_way(
     """
     (op_name,) = job.graph.node_dict
     dead = {record.holder for record in left_behind}
-    at_work = set(keeper.runtime.leases.holders(keeper.lease_key("")).values())
+    leases = keeper.runtime.leases.all_current(keeper.lease_key(""))
+    at_work = {lease.holder for lease in leases.values()}
     long_ago = keeper.runtime.clock.now() - SILENT_RUN_IS_OVER
     found: set[str] = set()
     for record in instance.get_run_records(

@@ -18,7 +18,7 @@ from lakehouse_dagster.maintenance.strangers import foreign_compactors
 from lakehouse_dagster.maintenance.writers import job_on_record
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
-from lakehouse_dagster.system_db import DesiredState
+from lakehouse_dagster.system_db import DesiredState, Lease
 
 _LONGEST_ERROR = 300
 """Characters of an error in texts for people."""
@@ -42,12 +42,14 @@ class Surroundings:
         Who needs old snapshots is found out only where some could be due to go, and who else
         compacts only where we would.
         """
+        lease = self._leases.get(self.keeper.lease_key(facts.table))
         found = Situation(
             holders=self._readers.holders(facts, policy) if may_expire(facts, policy, now) else (),
             protected_tags=protected_tags(facts),
             compaction_job=self._compaction_jobs.get(facts.table),
             compacts_by_itself=facts.table in self._compacted,
-            held_by=self._holders.get(self.keeper.lease_key(facts.table)),
+            held_by=lease.holder if lease is not None else None,
+            held_until=lease.expires_at if lease is not None else None,
             past=self._past.get(facts.table, {}),
         )
         if not matters_who_compacts(facts, policy, found, now):
@@ -64,8 +66,8 @@ class Surroundings:
         return Readers(self.keeper.runtime)
 
     @cached_property
-    def _holders(self) -> Mapping[str, str]:
-        return self.keeper.runtime.leases.holders(self.keeper.lease_key(""))
+    def _leases(self) -> Mapping[str, Lease]:
+        return self.keeper.runtime.leases.all_current(self.keeper.lease_key(""))
 
     @cached_property
     def _compaction_jobs(self) -> Mapping[str, str]:

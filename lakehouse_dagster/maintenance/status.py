@@ -62,6 +62,8 @@ def _of(keeper: Keeper, table: str, looked: Looked | LakehouseError | None) -> T
     if isinstance(looked, LakehouseError):
         return TableFiles(table, problem=looked.message)
     facts, decision = looked.facts, looked.decision
+    if facts.problem is not None and facts.snapshot_id is None:
+        return TableFiles(table, problem=facts.problem)
     at = facts.oldest_snapshot_at
     age = None if at is None else round((keeper.runtime.clock.now() - at).total_seconds(), 1)
     return TableFiles(
@@ -77,7 +79,8 @@ def _of(keeper: Keeper, table: str, looked: Looked | LakehouseError | None) -> T
         branches=len(facts.branches),
         consumers=len(facts.consumers),
         due=tuple(action.kind.value for action in decision.actions),
-        held_back=decision.held_back,
+        # Of a problem that is all it says.
+        held_back=() if facts.problem is not None else decision.held_back,
         advice=decision.advice,
         problem=facts.problem,
     )

@@ -35,6 +35,9 @@ from lakehouse_dagster.paimon.snapshots import from_millis
 from lakehouse_dagster.paimon.table_files import LiveFiles
 
 F = TypeVar("F")
+_REMEDY = (
+    "Put it back from a copy. A consumer's or tag's may be deleted if nobody needs what it keeps."
+)
 
 
 class FactsReader:
@@ -249,9 +252,13 @@ class FactsReader:
         try:
             document = json.loads(content)
         except ValueError as error:
-            raise CatalogError(f"{path} of the table {self._name} is not JSON: {error}") from error
+            raise CatalogError(
+                f"{path} of the table {self._name} is not JSON: {error}.", remedy=_REMEDY
+            ) from error
         if not isinstance(document, dict):
-            raise CatalogError(f"{path} of the table {self._name} is not understood.")
+            raise CatalogError(
+                f"{path} of the table {self._name} is not understood.", remedy=_REMEDY
+            )
         return document
 
 

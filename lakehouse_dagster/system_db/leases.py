@@ -83,15 +83,15 @@ class Leases:
             return None
         return _lease(row)
 
-    def holders(self, beginning: str) -> dict[str, str]:
-        """Who holds the keys with this beginning now, by one query."""
+    def all_current(self, beginning: str) -> dict[str, Lease]:
+        """The leases that are held now on keys with this beginning, by one query."""
         query = select(_table).where(
             _columns.key.startswith(beginning, autoescape=True), _columns.holder.is_not(None)
         )
         with self._db.read() as connection:
             rows = connection.execute(query).mappings().all()
         now = self._clock()
-        return {row["key"]: row["holder"] for row in rows if _is_held(row, now)}
+        return {row["key"]: _lease(row) for row in rows if _is_held(row, now)}
 
     def renew(self, lease: Lease) -> Lease:
         """Let the lease live for another ``ttl_seconds`` from now.

@@ -483,12 +483,16 @@ def test_many_manifests_are_merged() -> None:
 
 def test_nothing_is_done_to_a_corrupt_table_nor_beside_another_action() -> None:
     found = decided(table(UNSETTLED, problem="a manifest is gone."))
-    assert found == Decision(
-        "ods.orders", held_back=("Nothing is done to it: a manifest is gone.",)
-    )
+    gone = "Nothing is done to it: a manifest is gone."
+    assert found == Decision("ods.orders", (), (gone,), (Blocked(None, gone),))
     beside = decided(table(UNSETTLED), held_by="Dagster run 1a2b")
     reason = "Another action on it is under way: Dagster run 1a2b."
-    assert beside == Decision("ods.orders", (), (reason,), (Blocked(None, reason),))
+    assert beside == Decision(
+        "ods.orders",
+        (),
+        (reason,),
+        (Blocked(None, reason, "Wait for it to end, or cancel it, and try again."),),
+    )
 
 
 def test_what_is_due_at_once_comes_in_the_order_of_its_use() -> None:
