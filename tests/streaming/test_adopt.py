@@ -27,7 +27,7 @@ from tests.support.laboratory import Laboratory, until
 
 __all__ = ["lab"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = pytest.mark.flink
 
 NOTHING = " WHERE id < 0"
 LOG = logging.getLogger("test")
@@ -84,6 +84,7 @@ def test_a_job_started_by_hand_is_reported_and_never_doubled(lab: Laboratory, by
     cancel_on_cluster(lab, by_hand)
 
 
+@pytest.mark.every_engine
 def test_an_adopted_job_is_stopped_and_goes_on_with_its_state(
     lab: Laboratory, by_hand: str
 ) -> None:
@@ -108,6 +109,7 @@ def test_an_adopted_job_is_stopped_and_goes_on_with_its_state(
     lab.copied_exactly(started.flink_job_id)
 
 
+@pytest.mark.every_engine
 def test_an_adopted_job_that_dies_is_brought_back_with_its_state(
     lab: Laboratory, by_hand: str
 ) -> None:
@@ -143,6 +145,7 @@ def test_nothing_to_adopt_is_said(lab: Laboratory) -> None:
     assert outcome.how is AdoptedHow.NOTHING
 
 
+@pytest.mark.every_engine
 def test_a_lost_database_is_rebuilt_from_what_runs(lab: Laboratory) -> None:
     """Also where the job had more incarnations than are looked for by number."""
     first = lab.start()
@@ -210,6 +213,7 @@ def test_a_job_whose_script_is_gone_is_left_running_and_can_be_stopped(lab: Labo
     assert outcome.incarnation == 1
 
 
+@pytest.mark.every_engine
 def test_a_forgotten_job_goes_on_from_its_newest_checkpoint(lab: Laboratory) -> None:
     lab.source.write()
     first = lab.start()
@@ -225,6 +229,7 @@ def test_a_forgotten_job_goes_on_from_its_newest_checkpoint(lab: Laboratory) -> 
     lab.copied_exactly(second.flink_job_id)
 
 
+@pytest.mark.every_engine
 def test_a_renamed_job_keeps_running_and_its_state(lab: Laboratory) -> None:
     lab.source.write()
     first = lab.start()

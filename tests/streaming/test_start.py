@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -40,9 +39,10 @@ from tests.support.laboratory import IMPATIENT, TABLE, Laboratory, until
 
 __all__ = ["gateway_proxy", "lab", "rest_proxy"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = pytest.mark.flink
 
 
+@pytest.mark.every_engine
 def test_a_job_is_started_once_and_adopted_by_whoever_starts_it_again(lab: Laboratory) -> None:
     lab.source.write()
     first = lab.start()
@@ -62,6 +62,7 @@ def test_a_job_is_started_once_and_adopted_by_whoever_starts_it_again(lab: Labor
     lab.copied_exactly(first.flink_job_id)
 
 
+@pytest.mark.every_engine
 def test_a_job_cancelled_by_hand_goes_on_from_its_retained_checkpoint(lab: Laboratory) -> None:
     lab.source.write()
     first = lab.start()
@@ -79,6 +80,7 @@ def test_a_job_cancelled_by_hand_goes_on_from_its_retained_checkpoint(lab: Labor
     assert lab.incarnations()[1].end_reason == "CANCELED"
 
 
+@pytest.mark.every_engine
 def test_a_failed_job_is_started_again_from_its_last_checkpoint(lab: Laboratory) -> None:
     lab.write_script(
         where=" WHERE 1 / (id - ${POISON}) < 2", settings="SET 'restart-strategy.type' = 'none';"
@@ -96,17 +98,31 @@ def test_a_failed_job_is_started_again_from_its_last_checkpoint(lab: Laboratory)
     lab.copied_exactly(second.flink_job_id)
 
 
-def test_a_job_that_fails_while_it_starts_is_an_error_with_its_cause(lab: Laboratory) -> None:
+@pytest.mark.every_engine
+def test_a_job_that_fails_while_it_starts_is_an_error_with_its_cause(
+    lab: Laboratory, rest_proxy: FaultyProxy
+) -> None:
     lab.write_script(
         where=" WHERE 1 / (id - 1) < 2", settings="SET 'restart-strategy.type' = 'none';"
     )
     lab.source.write(5)
+    job_id = flink_job_id(lab.identity, lab.job, 1)
 
-    def look_late(seconds: float) -> None:
-        time.sleep(2.0 if seconds else 0.0)
+    def has_failed() -> bool:
+        with lab.cluster.job_manager() as job_manager:
+            return all(job.status.is_terminal for job in job_manager.jobs() if job.job_id == job_id)
 
+    # The start must not see the job in the moment in which all its tasks run.
+    late = Fault(
+        "GET",
+        "/jobs/overview",
+        Does.PASS_ON,
+        times=1000,
+        before=lambda: until(has_failed, "the failure of the job"),
+    )
+    rest_proxy.add(late)
     with pytest.raises(StreamingJobError, match="/ by zero") as caught:
-        lab.start(lab.runtime(clock=Clock(sleep=look_late)))
+        lab.start(lab.runtime(rest_url=rest_proxy.url))
     assert f"{lab.script.name}:13" in str(caught.value)
     assert len(str(caught.value)) < 500
     (incarnation,) = lab.incarnations()
@@ -114,6 +130,7 @@ def test_a_job_that_fails_while_it_starts_is_an_error_with_its_cause(lab: Labora
     assert lab.runtime().memory.ensure(lab.job).last_error == str(caught.value)
 
 
+@pytest.mark.every_engine
 def test_an_insert_that_flink_refuses_names_the_place_and_the_cause_and_is_never_posted(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
@@ -129,6 +146,7 @@ def test_an_insert_that_flink_refuses_names_the_place_and_the_cause_and_is_never
     assert lab.lease_is_free()
 
 
+@pytest.mark.every_engine
 def test_a_statement_before_the_insert_that_is_refused_leaves_nothing_on_record(
     lab: Laboratory,
 ) -> None:
@@ -194,6 +212,7 @@ def test_tables_that_other_scripts_declare_are_created_first(lab: Laboratory) ->
     assert lab.incarnations() == ()  # the other script's job was not started with it
 
 
+@pytest.mark.every_engine
 def test_operator_ids_and_commit_users_are_ours_so_that_a_changed_script_restores(
     lab: Laboratory,
 ) -> None:
@@ -275,6 +294,7 @@ def _interrupted_when(condition: object) -> Clock:
     return Clock(sleep=sleep)
 
 
+@pytest.mark.every_engine
 def test_cancelling_a_start_leaves_no_job_and_no_lease(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
@@ -411,6 +431,7 @@ def test_an_unreachable_cluster_starts_nothing(lab: Laboratory) -> None:
     assert lab.lease_is_free()
 
 
+@pytest.mark.every_engine
 def test_an_insert_whose_answer_is_lost_is_adopted_by_its_id_and_never_sent_again(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
@@ -425,6 +446,7 @@ def test_an_insert_whose_answer_is_lost_is_adopted_by_its_id_and_never_sent_agai
     assert watcher.most_at_once == 1
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("does", [Does.LOSE_REQUEST, Does.ANSWER_503], ids=["hang up", "503"])
 def test_an_insert_that_never_arrived_is_given_up_after_its_session_was_deleted(
     lab: Laboratory, gateway_proxy: FaultyProxy, does: Does
@@ -446,6 +468,7 @@ def test_an_insert_that_never_arrived_is_given_up_after_its_session_was_deleted(
     assert [job.job_id for job in lab.on_cluster()] == [outcome.flink_job_id]
 
 
+@pytest.mark.every_engine
 def test_an_insert_that_arrives_late_dies_with_its_session(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
@@ -462,6 +485,7 @@ def test_an_insert_that_arrives_late_dies_with_its_session(
     assert [job.job_id for job in lab.on_cluster()] == [outcome.flink_job_id]
 
 
+@pytest.mark.every_engine
 def test_a_job_whose_newest_state_is_gone_is_started_neither_from_nothing_nor_from_an_older_state(
     lab: Laboratory,
 ) -> None:
@@ -485,6 +509,7 @@ def test_a_job_whose_newest_state_is_gone_is_started_neither_from_nothing_nor_fr
     lab.copied_exactly(third.flink_job_id)
 
 
+@pytest.mark.every_engine
 def test_a_job_that_runs_is_adopted_when_the_database_is_lost(lab: Laboratory) -> None:
     first = lab.start()
     outcome = lab.start(_with_an_empty_database(lab))
@@ -492,6 +517,7 @@ def test_a_job_that_runs_is_adopted_when_the_database_is_lost(lab: Laboratory) -
     assert [job.job_id for job in lab.on_cluster()] == [first.flink_job_id]
 
 
+@pytest.mark.every_engine
 def test_a_job_that_ran_is_known_by_its_checkpoints_when_the_database_is_lost(
     lab: Laboratory,
 ) -> None:

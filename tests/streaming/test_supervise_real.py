@@ -27,7 +27,9 @@ from tests.support.processes import Actor
 
 __all__ = ["gateway_proxy", "lab"]
 
-pytestmark = [pytest.mark.flink, pytest.mark.every_engine]
+pytestmark = pytest.mark.flink
+DIES_SOON = {"lease": "4s"}
+"""Of a process that is killed: nobody may act on its job before its lease ends."""
 
 
 def _observed(seen: Look) -> ObservedState:
@@ -77,6 +79,7 @@ def test_while_the_cluster_gives_no_answer_nothing_is_started_and_nothing_counts
     assert [job.job_id for job in lab.on_cluster()] == [outcome.flink_job_id]
 
 
+@pytest.mark.every_engine
 def test_a_job_cancelled_on_the_cluster_is_started_again_and_one_cancelled_by_us_is_not(
     lab: Laboratory,
 ) -> None:
@@ -99,6 +102,7 @@ def test_a_job_cancelled_on_the_cluster_is_started_again_and_one_cancelled_by_us
         assert (_observed(seen), seen.actions) == (ObservedState.ABSENT, ())
 
 
+@pytest.mark.every_engine
 def test_a_bounded_job_that_finished_is_not_run_again(lab: Laboratory) -> None:
     text = lab.script.read_text()
     lab.script.write_text(text.replace(",\n  'source.monitor-interval' = '200ms'", ""))
@@ -122,7 +126,7 @@ def test_a_lost_insert_is_tried_again_as_a_new_incarnation_after_its_back_off(
     lab.runtime().memory.set_desired(lab.job, DesiredState.RUNNING)
     gateway_proxy.add(Fault("POST", STATEMENT, Does.LOSE_REQUEST, body=INSERT))
     runtime = lab.runtime(
-        sql_gateway_url=gateway_proxy.url, policy=replace(IMPATIENT, backoff_initial="6s")
+        sql_gateway_url=gateway_proxy.url, policy=replace(IMPATIENT, backoff_initial="3s")
     )
     cursor = supervise_once(runtime, SupervisorCursor(), "supervisor").cursor
     record = runtime.memory.ensure(lab.job)
@@ -161,6 +165,7 @@ def test_a_job_that_can_never_start_waits_for_a_person_after_its_last_attempt(
     assert look(long_after, SupervisorCursor()).actions == ()
 
 
+@pytest.mark.every_engine
 def test_a_superseded_incarnation_that_shows_up_late_is_cancelled(lab: Laboratory) -> None:
     """As when a JobManager comes back with a job that everyone had given up."""
     runtime = lab.runtime()
@@ -205,6 +210,7 @@ def test_a_job_of_another_name_and_id_is_never_touched(lab: Laboratory) -> None:
         other.clean_up()
 
 
+@pytest.mark.every_engine
 def test_a_starter_killed_as_its_insert_arrives_leaves_a_job_that_is_adopted(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
@@ -215,7 +221,9 @@ def test_a_starter_killed_as_its_insert_arrives_leaves_a_job_that_is_adopted(
         Fault("POST", STATEMENT, Does.PASS_ON, body=INSERT, before=lambda: actor[0].kill())
     )
     with JobWatcher(lab.cluster, lab.job) as watcher:
-        actor.append(Actor.start(lab, "start", "killed", sql_gateway_url=gateway_proxy.url))
+        actor.append(
+            Actor.start(lab, "start", "killed", sql_gateway_url=gateway_proxy.url, policy=DIES_SOON)
+        )
         until(lambda: lab.on_cluster(), "the job of the killed process")
         assert actor[0].process.wait(5) == -9
         (incarnation,) = lab.incarnations()
@@ -228,6 +236,7 @@ def test_a_starter_killed_as_its_insert_arrives_leaves_a_job_that_is_adopted(
     assert watcher.ids == [outcome.flink_job_id]
 
 
+@pytest.mark.every_engine
 def test_a_starter_killed_before_its_insert_arrives_leaves_nothing_that_could_start_late(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
@@ -236,7 +245,9 @@ def test_a_starter_killed_before_its_insert_arrives_leaves_nothing_that_could_st
     gateway_proxy.add(
         Fault("POST", STATEMENT, Does.LOSE_REQUEST, body=INSERT, before=lambda: actor[0].kill())
     )
-    actor.append(Actor.start(lab, "start", "killed", sql_gateway_url=gateway_proxy.url))
+    actor.append(
+        Actor.start(lab, "start", "killed", sql_gateway_url=gateway_proxy.url, policy=DIES_SOON)
+    )
     until(lambda: gateway_proxy.inserts, "the INSERT of the killed process")
     (incarnation,) = lab.incarnations()
     until(lab.lease_is_free, "the end of the dead process's lease")
