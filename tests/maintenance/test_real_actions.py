@@ -198,14 +198,14 @@ def test_orphans_are_found_and_not_removed_before_a_day_has_passed(
 
 
 def test_an_action_that_the_engine_refuses_is_a_failure_with_its_reason(tables: Tables) -> None:
-    action = Action("m.absent", ActionKind.COMPACT_MANIFESTS, "a test")
     table = tables.make("there", "id INT", bucket="-1")
     tables.fill(table, lambda n: f"({n})", 1)
-    wrong = Action(table, ActionKind.EXPIRE_TAGS, "a test", names=("no such tag",))
+    wrong = Action(table, ActionKind.COMPACT_FULL, "a test", partitions=((("nope", "a"),),))
     with tables.keeper.hold([table], "a test") as held:
         (record,) = perform(held, ActionGroup((wrong,)), Performing())
-    assert record.state in (ActionState.FAILED, ActionState.DONE)
-    assert action.table not in tables.keeper.runtime.catalog.open().tables()
+    assert record.state is ActionState.FAILED
+    assert "was not begun: " in str(record.error)
+    assert "Cannot find field: nope" in str(record.error)
 
 
 def test_policies_of_expiry_apply_to_real_snapshots(tables: Tables) -> None:
