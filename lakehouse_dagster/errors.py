@@ -17,7 +17,11 @@ class LakehouseError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy}" if self.remedy else self.message
+        if not self.remedy:
+            return self.message
+        # What Flink says ends as it likes.
+        stop = "" if self.message.endswith((".", "!", "?", ":", "…")) else "."
+        return f"{self.message}{stop} {self.remedy}"
 
 
 class ConfigurationError(LakehouseError):

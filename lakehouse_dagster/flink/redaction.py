@@ -100,7 +100,7 @@ def root_cause(stack_trace: str, *, secrets: Iterable[str] = ()) -> str:
             above = causes[-2][1]
             message = above if above.endswith(message) else message
         message = f"{name}: {message}" if message else name
-    message = redact(message, secrets=secrets)
+    message = redact(message, secrets=secrets).rstrip(". ")  # it stands within our sentences
     if len(message) > MAX_ROOT_CAUSE_CHARACTERS:
         message = f"{message[: MAX_ROOT_CAUSE_CHARACTERS - 1]}…"
     return message

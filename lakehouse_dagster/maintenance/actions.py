@@ -102,6 +102,8 @@ class Past:
     """In a row, since the last success."""
     error: str | None = None
     """Why it failed last, in one line."""
+    writer_restarts: int = 0
+    """Of the table's writers, during all of them on record."""
     found_files: int = 0
     """By the last search for orphans."""
     found_bytes: int = 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from lakehouse_dagster.maintenance.actions import Situation
+from lakehouse_dagster.maintenance.actions import ActionKind, Situation
 from lakehouse_dagster.paimon.file_facts import POSTPONED_BUCKETS, TableFacts
 
+RESTARTS = 3
+"""So many restarts of writers are worth a word."""
 BUCKET_BYTES = 1024**3
 """A bucket is read, written and compacted by one task: Paimon's page on data distribution advises
 about 1 GB at most."""
@@ -14,7 +16,11 @@ about 1 GB at most."""
 
 def advice_on(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
     """All advice on a table."""
-    return (*on_its_compaction_job(facts, situation), *_on_its_buckets(facts))
+    return (
+        *on_its_compaction_job(facts, situation),
+        *_on_restarts(facts, situation),
+        *_on_its_buckets(facts),
+    )
 
 
 def on_its_compaction_job(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
@@ -43,6 +49,18 @@ def on_its_compaction_job(facts: TableFacts, situation: Situation) -> tuple[str,
             f"Run `lakehouse jobs start {job}`, or `lakehouse tables undedicate {table}`.",
         )
     return ()
+
+
+def _on_restarts(facts: TableFacts, situation: Situation) -> tuple[str, ...]:
+    """What batch compactions cost the writers beside which they run."""
+    kinds = (ActionKind.COMPACT, ActionKind.COMPACT_FULL)
+    restarts = sum(situation.of(kind).writer_restarts for kind in kinds)
+    if restarts < RESTARTS or not facts.compacted_by_writers:
+        return ()
+    return (
+        f"Batch compactions on record made its writers restart {restarts} times: compaction: "
+        "dedicated spares them that; higher bounds in compact, or a window (cron), make it rarer.",
+    )
 
 
 def _on_its_buckets(facts: TableFacts) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ SMALL_FILES = "small_files"
 EXPIRY_LAG = "expiry_lag"
 ORPHAN_FILES = "orphan_files"
 COMPACTION_BACKLOG = "compaction_backlog"
+_OLD_SNAPSHOTS = "Old snapshots"
 
 DESCRIPTIONS = {
     SMALL_FILES: "Not too many of the files are small.",
@@ -121,7 +122,8 @@ def _expiry(looked: Looked, spec: ExpireSpec, bounds: CheckBounds, now: datetime
     }
     text = f"{facts.snapshot_count} snapshots, the oldest {in_words(age.total_seconds())} old."
     if lag <= span(bounds.expiry_lag).total_seconds():
-        return CheckOutcome(True, WARN, text, figures)
+        kept = "".join(f" {why}" for why in snapshots_are_kept(looked))
+        return CheckOutcome(True, WARN, text + kept, figures)
     text += f" It is {in_words(lag)} over its time."
     reasons = _held_back(looked, ActionKind.EXPIRE_SNAPSHOTS)
     # Somebody needs it: that person is to be asked. Else maintenance itself does not do its work.
@@ -151,9 +153,14 @@ def _why_not_compacted(looked: Looked) -> str:
     return "".join(f" {why}" for why in missing) + held_back
 
 
+def snapshots_are_kept(looked: Looked) -> tuple[str, ...]:
+    """Why old snapshots stay, as far as that does not end by itself."""
+    return tuple(w for w in looked.decision.held_back if w.startswith(_OLD_SNAPSHOTS))
+
+
 def _held_back(looked: Looked, *kinds: ActionKind) -> str:
     """Why it is not done, as far as the decision says; empty where it is due or nobody knows."""
-    words = {ActionKind.EXPIRE_SNAPSHOTS: ("Old snapshots",)}
+    words = {ActionKind.EXPIRE_SNAPSHOTS: (_OLD_SNAPSHOTS,)}
     signs = [sign for kind in kinds for sign in (kind.value, *words.get(kind, ()))]
     told = [why for why in looked.decision.held_back if why.startswith((*signs, "Another"))]
     return "".join(f" {why}" for why in told)

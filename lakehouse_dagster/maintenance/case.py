@@ -52,7 +52,11 @@ class Case:
             return False
         window = None if spec is None else window_of(spec)
         if window is not None and not window.is_open(self.now):
-            self.held_back.append(f"{kind.value} is due and waits for its window ({window.cron}).")
+            opens = f"{window.opens_at(self.now):%Y-%m-%d %H:%M} UTC"
+            self.held_back.append(
+                f"{kind.value} is due and waits for its window ({window.cron}), which opens at "
+                f"{opens}."
+            )
             return False
         return True
 

@@ -29,8 +29,6 @@ from lakehouse_dagster.system_db import DesiredState
 
 __all__ = ["Moved", "compaction_jobs", "dedicate", "undedicate"]
 
-_CHANGELOG_BY_COMPACTION = ("lookup", "full-compaction")
-
 
 @dataclass(frozen=True)
 class Moved:
@@ -89,6 +87,8 @@ def undedicate(keeper: Keeper, table: str, *, holder: str, log: logging.Logger =
     """
     runtime = keeper.runtime
     compactor = compactor_to_end(runtime, table)
+    with runtime.cluster.sql_gateway() as gateway:
+        gateway.info()  # else the compaction job would end, and the table stay as it is
     with keeper.hold([table], holder) as held:
         facts = keeper.facts(table)
         notes = _scripts_that_differ(runtime, table, write_only=False)
@@ -192,13 +192,12 @@ def _bring_back(job: HeldJob, log: logging.Logger) -> None:
 
 
 def _freshness(facts: TableFacts) -> tuple[str, ...]:
-    producer = facts.options.get("changelog-producer", "none").lower()
-    if producer not in _CHANGELOG_BY_COMPACTION:
+    if not facts.changelog_by_compaction:
         return ()
     return (
-        f"The changelog of {facts.table} (changelog-producer {producer}) comes from the compaction "
-        "job now: streaming readers get nothing new until it has compacted it, at each of its "
-        "checkpoints at the earliest, and nothing at all while it does not run.",
+        f"The changelog of {facts.table} (changelog-producer {facts.changelog_producer}) comes "
+        "from the compaction job now: streaming readers get nothing new until it has compacted it, "
+        "at each of its checkpoints at the earliest, and nothing at all while it does not run.",
     )
 
 

@@ -146,6 +146,7 @@ def paused(
             becomes by them is refused before anything is stopped.
 
     Raises:
+        ClusterUnreachableError: the cluster or gateway does not answer; nothing was done.
         LeaseHeldError: somebody else acts on one of the jobs.
         MaintenanceRefusedError: somebody else writes the table, or state does not fit.
         StreamingJobError: a job cannot be stopped; all run on.
@@ -155,6 +156,7 @@ def paused(
         jobs = tuple(stack.enter_context(runtime.hold(name, held.holder)) for name in names)
         pause = Paused(held, jobs, log)
         with runtime.cluster.job_manager() as jm, runtime.cluster.sql_gateway() as gateway:
+            gateway.info()  # else they would be stopped, and could not be started again
             refuse_beside_strangers(runtime, held.tables[0], [job.name for job in jobs], jm)
             for job in jobs:
                 settled = settle(job, jm, gateway, log)

@@ -182,7 +182,7 @@ class _Rescaling:
     def done(self) -> Rescaled:
         self._begin()
         try:
-            self._show_all_rows()
+            self._merge(rewritten=False)
             before = row_counts(self.held, self.facts, self.log)
             self.pause.refuse_new_commits()
             try:
@@ -190,7 +190,7 @@ class _Rescaling:
                     self._rewrite(partition, self.buckets)
                 set_option(self.held, "bucket", str(self.buckets), self.log)
                 self.altered = True
-                self._show_all_rows()
+                self._merge(rewritten=True)
                 self._compare(before)
             except BaseException as error:
                 self._go_back(error)
@@ -238,24 +238,29 @@ class _Rescaling:
 
     # steps
 
-    def _show_all_rows(self) -> None:
-        """Merge what a batch reader does not see yet: it would not be rewritten, and be lost.
+    def _merge(self, *, rewritten: bool) -> None:
+        """Merge what batch readers do not see yet, or streaming readers have not been told of.
 
-        After the rewriting too: Paimon 1.3 leaves all of it unmerged (run on 1.3.1).
+        It would be lost with the rewriting: batch readers' rows are what is rewritten, and that has
+        no changelog. Paimon 1.3 leaves all unmerged that it has ``rewritten`` (run on 1.3.1): of
+        that, streaming readers know already.
         """
-        if not (self.facts.deletion_vectors or self.facts.kind is TableKind.FIRST_ROW):
+        facts = self.facts
+        unseen = facts.deletion_vectors or facts.kind is TableKind.FIRST_ROW
+        if not (unseen or facts.changelog_by_compaction):
             return
-        if self._unmerged():
+        # Of files above level 0 nobody knows whether a changelog by full compaction has them.
+        untold = not rewritten and facts.changelog_producer == "full-compaction"
+        if untold or self._unmerged():
             specs = None
             if self.chosen is not None:
                 specs = ";".join(partition_spec(partition) or "" for partition in self.chosen)
-            table = self.facts.table
-            self._run(
-                call("compact", table=table, partitions=specs, compact_strategy="full"), "compact"
-            )
+            options = "changelog-producer=none" if rewritten else None
+            arguments = {"partitions": specs, "options": options, "compact_strategy": "full"}
+            self._run(call("compact", table=facts.table, **arguments), "compact")
         if self._unmerged():
             raise MaintenanceRefusedError(
-                f"{self.facts.table} has rows that no batch reader sees, also after a compaction.",
+                f"{facts.table} has rows that not all readers see, also after a compaction.",
                 remedy="Compact it, and try again.",
             )
 
@@ -343,7 +348,7 @@ class _Rescaling:
                 set_option(patient, "bucket", str(self.facts.total_buckets), self.log)
             for partition in tuple(self.rewritten):
                 back._rewrite(partition, self.facts.total_buckets)
-            back._show_all_rows()
+            back._merge(rewritten=True)
         except LakehouseError as second:
             self._keep_stopped(
                 f"its files are partly in {self.buckets} and partly in {self.facts.total_buckets} "

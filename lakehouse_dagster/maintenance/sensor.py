@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from lakehouse_dagster.errors import LakehouseError
 from lakehouse_dagster.maintenance.actions import Action, Decision, describe
+from lakehouse_dagster.maintenance.bounds import EXPIRY_LAG, snapshots_are_kept
 from lakehouse_dagster.maintenance.budget import RunPlan, within_budget
 from lakehouse_dagster.maintenance.case import backoff
 from lakehouse_dagster.maintenance.checks import evaluate, evaluation
@@ -271,6 +272,8 @@ class _News:
 
         At most so many a tick.
         """
+        from lakehouse_dagster.maintenance.survey import Looked
+
         events: list[dg.AssetCheckEvaluation] = []
         known = dict(told)
         for table, looked in seen.items():
@@ -278,6 +281,9 @@ class _News:
                 continue
             outcomes = evaluate(self.keeper, self.policy, table, looked)
             signs = "".join("p" if outcome.passed else "f" for outcome in outcomes.values())
+            if EXPIRY_LAG in outcomes and isinstance(looked, Looked):
+                # Somebody holds them back, and the check says who.
+                signs += "k" if snapshots_are_kept(looked) else ""
             if not signs or not self._is_news(signs, known.get(table), latest.get(table)):
                 continue
             known[table] = (signs, self.now.replace(microsecond=0))

@@ -87,7 +87,9 @@ class Surroundings:
                 failed_at = None if self.at_once else outcome.failed_at
                 said = errors.get((outcome.table_name, outcome.kind)) if failed_at else None
                 error = said.splitlines()[0][:_LONGEST_ERROR] if said else None
-                past = Past(outcome.done_at, failed_at, outcome.failures, error)
+                past = Past(
+                    outcome.done_at, failed_at, outcome.failures, error, outcome.writer_restarts
+                )
                 found.setdefault(outcome.table_name, {})[_KINDS[outcome.kind]] = past
         searched = self.keeper.actions.last_done(ActionKind.FIND_ORPHANS.value)
         for table, record in searched.items():

@@ -47,3 +47,9 @@ class Window:
 
         # The search begins one second after: a tick at this very minute counts.
         return next(CronSim(self.cron, now + timedelta(seconds=60), reverse=True))
+
+    def opens_at(self, now: datetime) -> datetime:
+        """The first tick after ``now`` (aware)."""
+        from cronsim import CronSim
+
+        return next(CronSim(self.cron, now))

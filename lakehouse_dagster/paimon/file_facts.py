@@ -211,6 +211,16 @@ class TableFacts:
         return self.options.get("deletion-vectors.enabled", "false").lower() == "true"
 
     @property
+    def changelog_producer(self) -> str:
+        """What makes the changelog that streaming readers get."""
+        return self.options.get("changelog-producer", "none").lower()
+
+    @property
+    def changelog_by_compaction(self) -> bool:
+        """Whether streaming readers get nothing of a row before it has been compacted."""
+        return self.changelog_producer in ("lookup", "full-compaction")
+
+    @property
     def is_marked_by_compaction(self) -> bool:
         """Whether rows are marked as deleted by whoever compacts, so that only one may.
 

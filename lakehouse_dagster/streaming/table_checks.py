@@ -125,7 +125,7 @@ def foreign_evaluation(key: dg.AssetKey, found: ForeignCommits) -> dg.AssetCheck
         passed=found.passed,
         severity=dg.AssetCheckSeverity.WARN,
         description=str(found),
-        metadata={"users": ", ".join(found.users or ())},
+        metadata={"users": ", ".join(found.users)} if found.users else {},
     )
 
 

@@ -114,6 +114,7 @@ class Outcome:
         failed_at: when it last failed since then.
         failures: how often it failed since then. To be interrupted is no failure of the table's,
             and counts only when it happened again.
+        writer_restarts: how often writers were restarted during all of them on record.
     """
 
     table_name: str
@@ -121,6 +122,7 @@ class Outcome:
     done_at: datetime | None
     failed_at: datetime | None
     failures: int
+    writer_restarts: int = 0
 
 
 @dataclass(frozen=True)
@@ -223,9 +225,6 @@ class MaintenanceActions:
         since = done.c.at.is_(None) | (_actions.c.ended_at > done.c.at)
         failed = since & (_actions.c.state == ActionState.FAILED.value)
         interrupted = since & (_actions.c.state == ActionState.INTERRUPTED.value)
-        last = _actions.outerjoin(
-            done, (done.c.table_name == _actions.c.table_name) & (done.c.kind == _actions.c.kind)
-        )
         query = (
             select(
                 _actions.c.table_name,
@@ -235,8 +234,9 @@ class MaintenanceActions:
                 func.count(case((failed, 1))),
                 func.max(case((interrupted, _actions.c.ended_at)), type_=UtcDateTime),
                 func.count(case((interrupted, 1))),
+                func.sum(_actions.c.writer_restarts),
             )
-            .select_from(last)
+            .select_from(_actions.outerjoin(done, _is_alike(done)))
             .where(_actions.c.lakehouse == self._lakehouse, _actions.c.ended_at.is_not(None))
             .group_by(_actions.c.table_name, _actions.c.kind)
         )
@@ -256,12 +256,7 @@ class MaintenanceActions:
             .subquery()
         )
         query = (
-            select(
-                _actions.c.table_name,
-                newest.c.records,
-                _actions.c.state,
-                _actions.c.ended_at,
-            )
+            select(_actions.c.table_name, newest.c.records, _actions.c.state, _actions.c.ended_at)
             .join(
                 newest,
                 (newest.c.table_name == _actions.c.table_name)
@@ -302,10 +297,7 @@ class MaintenanceActions:
         done = _last(self._lakehouse, ActionState.DONE)
         query = (
             select(_actions.c.table_name, _actions.c.error)
-            .outerjoin(
-                done,
-                (done.c.table_name == _actions.c.table_name) & (done.c.kind == _actions.c.kind),
-            )
+            .outerjoin(done, _is_alike(done))
             .where(
                 _actions.c.lakehouse == self._lakehouse,
                 _actions.c.state == ActionState.FAILED.value,
@@ -369,20 +361,21 @@ def _outcome(
     failures: int,
     interrupted_at: datetime | None,
     interruptions: int,
+    writer_restarts: int,
 ) -> Outcome:
     if interruptions < _INTERRUPTIONS_THAT_COUNT:
-        return Outcome(table, kind, done_at, failed_at, failures)
+        return Outcome(table, kind, done_at, failed_at, failures, writer_restarts)
     at = max(moment for moment in (failed_at, interrupted_at) if moment is not None)
-    return Outcome(table, kind, done_at, at, failures + interruptions)
+    return Outcome(table, kind, done_at, at, failures + interruptions, writer_restarts)
 
 
 def _is(last: Subquery) -> ColumnElement[bool]:
     """Whether an action is the one of its kind and table that was looked for."""
-    return (
-        (last.c.table_name == _actions.c.table_name)
-        & (last.c.kind == _actions.c.kind)
-        & (last.c.at == _actions.c.ended_at)
-    )
+    return _is_alike(last) & (last.c.at == _actions.c.ended_at)
+
+
+def _is_alike(last: Subquery) -> ColumnElement[bool]:
+    return (last.c.table_name == _actions.c.table_name) & (last.c.kind == _actions.c.kind)
 
 
 def _last(lakehouse: str, *states: ActionState) -> Subquery:

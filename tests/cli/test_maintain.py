@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from lakehouse_dagster.maintenance.actions import ActionKind
 from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.maintain import compact_now
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy
+from lakehouse_dagster.maintenance.window import Window
 from lakehouse_dagster.system_db.maintenance_actions import ActionState
 from tests.cli.projects import MODULE, NOBODY, SCRIPTS, Project, project
 from tests.cli.test_status import write_orders
@@ -21,6 +23,11 @@ __all__ = ["project"]
 POLICY = (
     "TablePolicy(expire=ExpireSpec(keep_at_least=1, keep_for='1ms'), "
     "compact=CompactSpec(cron='0 3 31 12 *', lasts='1m', level0_files=2))"
+)
+OPENS = Window("0 3 31 12 *").opens_at(datetime.now(timezone.utc))
+WAITS = (
+    "compact is due and waits for its window (0 3 31 12 *), which opens at "
+    f"{OPENS:%Y-%m-%d} 03:00 UTC."
 )
 EXPIRY = "shop.orders: snapshot expiry: 7 snapshots, the oldest "
 
@@ -43,7 +50,7 @@ def test_a_dry_run_says_what_is_due_and_what_waits_with_the_figures(shop: Projec
     due, waiting, *_ = said.out.splitlines()
     assert due.startswith(EXPIRY)
     assert "(snapshots 7, keep at least 1, older than " in due
-    assert waiting == "shop.orders: compact is due and waits for its window (0 3 31 12 *)."
+    assert waiting == f"shop.orders: {WAITS}"
 
 
 def test_a_dry_run_has_the_figures_of_a_table_that_is_due_for_nothing(shop: Project) -> None:
@@ -205,7 +212,7 @@ def test_status_of_tables_has_files_snapshots_and_what_is_due(shop: Project) -> 
         "branches": 0,
         "consumers": 0,
         "due": ["snapshot expiry"],
-        "held_back": ["compact is due and waits for its window (0 3 31 12 *)."],
+        "held_back": [WAITS],
         "advice": [],
         "problem": None,
     }

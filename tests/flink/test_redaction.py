@@ -53,7 +53,7 @@ def test_what_helps_to_find_the_record_stays() -> None:
         "Cannot discover a connector using option: 'connector'='foo'",
         "Cannot find checkpoint or savepoint file/directory 's3://b/chk-1' on file system 's3'.",
         "Cannot map checkpoint/savepoint state for operator 90bea66d to the new program.",
-        "Job has already been submitted.",
+        "Job has already been submitted",
         "java.lang.OutOfMemoryError: Direct buffer memory",
     ],
 )
@@ -133,7 +133,7 @@ org.apache.flink.runtime.client.DuplicateJobSubmissionException: Job has already
 
 End of exception on server side>]
 \tat a.B.c(B.java:1)"""
-    assert root_cause(text) == "DuplicateJobSubmissionException: Job has already been submitted."
+    assert root_cause(text) == "DuplicateJobSubmissionException: Job has already been submitted"
 
 
 def test_a_message_of_several_lines_is_kept_whole_but_the_parser_s_list_of_tokens_is_not() -> None:
@@ -170,7 +170,7 @@ Caused by: java.io.IOException: disk full
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Could not map response to JSON.", "Could not map response to JSON."),
+        ("Could not map response to JSON.", "Could not map response to JSON"),
         ("java.lang.NullPointerException", "NullPointerException"),
         ("java.lang.NullPointerException\n\tat a.B.c(B.java:1)", "NullPointerException"),
         ("", "no reason given"),

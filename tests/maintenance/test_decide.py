@@ -222,9 +222,24 @@ def test_compaction_waits_for_its_window() -> None:
     policy = TablePolicy(compact=CompactSpec(cron="0 5 * * *"))
     found = decided(table(UNSETTLED), policy)
     assert found.actions == ()
-    assert found.held_back == ("full compaction is due and waits for its window (0 5 * * *).",)
+    assert found.held_back == (
+        "full compaction is due and waits for its window (0 5 * * *), which opens at "
+        "2026-11-30 05:00 UTC.",
+    )
     policy = TablePolicy(compact=CompactSpec(cron="0 3 * * *", lasts="31m"))
     assert decided(table(UNSETTLED), policy).actions
+
+
+def test_who_restarts_for_batch_compactions_is_advised_to_have_none() -> None:
+    def advice(restarts: int, **options: str) -> tuple[str, ...]:
+        past = {ActionKind.COMPACT: Past(done_at=NOW, writer_restarts=restarts)}
+        return decided(table(UNSETTLED, options=options), past=past).advice
+
+    (told,) = advice(3)
+    assert told.startswith("Batch compactions on record made its writers restart 3 times: ")
+    assert "compaction: dedicated spares them that" in told
+    assert advice(2) == ()
+    assert advice(9, **{"write-only": "true"}) == ()
 
 
 def test_what_failed_is_tried_again_later_and_later() -> None:

@@ -285,6 +285,20 @@ def test_the_checks_say_what_is_wrong_once_and_again_after_an_hour(tmp_path: Pat
     assert "over its time." in text
 
 
+def test_who_holds_old_snapshots_back_is_told_at_once(tmp_path: Path) -> None:
+    looked = Looked(tmp_path, MaintenancePolicy(EXPIRES))
+    writer = looked.write("ods.a", 4)
+    checks(looked.tick(minutes=30))
+    consumer = writer.folder / "consumer" / "consumer-job"
+    consumer.parent.mkdir()
+    consumer.write_text('{"nextSnapshot": 1}')
+    passed, text = checks(looked.tick(minutes=40))["ods/a:expiry_lag"]
+    assert passed
+    assert text.startswith("4 snapshots, the oldest ")
+    assert " old. Old snapshots are kept for consumer job (needs snapshot 1, last moved " in text
+    assert checks(looked.tick(minutes=1)) == {}
+
+
 def test_the_checks_of_a_table_are_told_again_after_an_action_on_it(tmp_path: Path) -> None:
     looked = Looked(tmp_path, MaintenancePolicy(EXPIRES))
     writer = looked.write("ods.a", 4)

@@ -19,7 +19,7 @@ from lakehouse_dagster.system_db.maintenance_actions import ActionState
 from tests.maintenance.tables import Tables
 from tests.maintenance.written import Written
 from tests.support.fixtures import lab
-from tests.support.laboratory import TABLE, Laboratory
+from tests.support.laboratory import TABLE, Laboratory, until
 
 __all__ = ["lab"]
 
@@ -89,6 +89,29 @@ def test_a_rescaling_that_fails_is_taken_back_and_the_writer_goes_on(
     (record,) = written.keeper.actions.of_table(TABLE)
     assert (record.kind, record.state) == ("rescale", ActionState.FAILED)
     assert record.error == f"The table cannot be altered. {stands}"
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_streaming_readers_are_told_of_every_row_once(
+    written: Written, producer: str, told: bool
+) -> None:
+    """Of rows that were compacted before, and of those that the compaction job had not met yet."""
+    options = {"changelog-producer": producer, "continuous.discovery-interval": "300 ms"}
+    written.declare(bucket="2", **{"write-only": "true"}, **options)
+    written.start()
+    written.write(2)
+    if told:
+        dedicate(written.keeper, TABLE, holder="test")
+        until(lambda: written.level0_files == 0, "the changelog of what was written before")
+    rescale(written.keeper, TABLE, 3, holder="test")
+    assert written.rows_told == 40
+    written.write(2)
+    dedicate(written.keeper, TABLE, holder="test")
+    until(lambda: written.level0_files == 0, "the changelog of what was written since")
+    assert written.rows_told == 80
+    written.lab.copied_exactly(written.lab.running().job_id)
 
 
 @pytest.mark.every_engine

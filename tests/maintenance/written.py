@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -88,6 +89,13 @@ class Written:
     @property
     def level0_files(self) -> int:
         return sum(bucket.level0_files for bucket in self.facts().buckets)
+
+    @property
+    def rows_told(self) -> int:
+        """Rows in the changelogs of all snapshots: what streaming readers have been told of."""
+        (folder,) = self.lab.folder.rglob("ods.db/copied/snapshot")
+        snapshots = [json.loads(path.read_text()) for path in folder.glob("snapshot-*")]
+        return sum(snapshot.get("changelogRecordCount") or 0 for snapshot in snapshots)
 
     def write(self, times: int) -> None:
         """Write rows, each time only when those before have been committed."""
