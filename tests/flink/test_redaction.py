@@ -53,7 +53,7 @@ def test_what_helps_to_find_the_record_stays() -> None:
         "Cannot discover a connector using option: 'connector'='foo'",
         "Cannot find checkpoint or savepoint file/directory 's3://b/chk-1' on file system 's3'.",
         "Cannot map checkpoint/savepoint state for operator 90bea66d to the new program.",
-        "Job has already been submitted",
+        "Job has already been submitted.",
         "java.lang.OutOfMemoryError: Direct buffer memory",
     ],
 )
@@ -153,7 +153,7 @@ Was expecting one of:
     "LATERAL" ...
     "TABLE" ...
 \tat a.B.c(B.java:1)"""
-    assert root_cause(parse) == 'ParseException: Encountered "x" at line 1.'
+    assert root_cause(parse) == 'ParseException: Encountered "x" at line 1'
 
 
 def test_causes_of_suppressed_exceptions_are_not_the_root_cause() -> None:
