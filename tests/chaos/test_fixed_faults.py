@@ -21,7 +21,7 @@ pytestmark = pytest.mark.chaos
 SEED = 4
 SIDE_BY_SIDE = 4
 
-ALL_ROWS = [
+FAULTS = [
     (Row.KILLED, "JobManager while the job runs"),
     (Row.ANSWERS, "halted between the check and the POST until the next has started"),
     (Row.RIVALS, "a cancelled run goes on after another began"),
@@ -34,8 +34,6 @@ ALL_ROWS = [
     (Row.DATABASE, "an older copy while the job runs"),
     (Row.SLOTS, "no slot is free for a job that starts"),
     (Row.FLEET, "twenty jobs cancelled on the cluster at once"),
-]
-FEW_ROWS = [
     (Row.KILLED, "TaskManager during a start"),
     (Row.ANSWERS, "the answer to the INSERT is lost"),
     (Row.DATABASE, "an older copy while the job is down"),
@@ -66,7 +64,7 @@ def played(
     wanted = [fault for item in request.session.items if (fault := _fault_of(item, flink_engine))]
 
     def play_one(fault: Fault) -> Entry:
-        number = (ALL_ROWS + FEW_ROWS).index(fault) + 1
+        number = FAULTS.index(fault) + 1
         return play(PlannedFault(SEED, flink_engine, number, *fault), stack, folder)
 
     def ask(row: Row, variant: str) -> Entry:
@@ -99,18 +97,10 @@ def _name(value: object) -> str:
     return value.value if isinstance(value, Row) else str(value)
 
 
-@pytest.mark.parametrize(("row", "variant"), ALL_ROWS, ids=_name)
+@pytest.mark.parametrize(("row", "variant"), FAULTS, ids=_name)
 def test_exactly_one_job_and_every_row_once_after(row: Row, variant: str, played: Played) -> None:
     _assert_passed(played(row, variant))
 
 
-@pytest.mark.every_engine
-@pytest.mark.parametrize(("row", "variant"), FEW_ROWS, ids=_name)
-def test_exactly_one_job_and_every_row_once_on_every_engine_after(
-    row: Row, variant: str, played: Played
-) -> None:
-    _assert_passed(played(row, variant))
-
-
 def test_every_row_of_the_table_is_in_the_fixed_part() -> None:
-    assert {row for row, _ in ALL_ROWS} == set(Row)
+    assert {row for row, _ in FAULTS} == set(Row)
