@@ -181,7 +181,7 @@ class Operation:
             if error.status_code in (401, 403):
                 raise
             raise SqlExecutionError(
-                f"{self._description} failed: {error.root_cause}", root_cause=error.root_cause
+                f"{self._description} failed: {error.root_cause}.", root_cause=error.root_cause
             ) from error
         kind = page.get("resultType") if isinstance(page, dict) else None
         complete = kind in ("PAYLOAD", "EOS") and "results" in page

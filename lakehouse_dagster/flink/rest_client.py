@@ -220,7 +220,7 @@ class RestClient:
                 remedy=_REMEDY_NOT_FLINK,
             )
         reason = root_cause(cause, secrets=secrets)
-        message = f"The {self._endpoint} answered {request} with HTTP {status}: {reason}"
+        message = f"The {self._endpoint} answered {request} with HTTP {status}: {reason}."
         if status == 503 and not request.startswith("POST "):
             # "Service temporarily unavailable due to an ongoing leader election."
             return _NoAnswerYetError(message, remedy="Try again in a moment.")

@@ -153,7 +153,7 @@ def test_a_failure_tells_the_root_cause_and_not_the_secret_of_the_statement() ->
     with pytest.raises(SqlExecutionError) as caught:
         gateway.session.execute(statement)
     assert caught.value.root_cause == "LoginException: **** is wrong for ann"
-    assert str(caught.value) == f"CREATE TABLE failed: {caught.value.root_cause}"
+    assert str(caught.value) == f"CREATE TABLE failed: {caught.value.root_cause}."
 
 
 def test_a_secret_of_an_earlier_statement_is_not_told_by_a_later_one() -> None:

@@ -23,7 +23,7 @@ from tests.streaming.overview_server import (
 )
 
 WRITER, COMPACTOR = "orders", "compact-ods.orders"
-EXPIRED = "OutOfRangeException: The snapshot with id 5 has expired."
+EXPIRED = "OutOfRangeException: The snapshot with id 5 has expired"
 
 
 class Watched:
