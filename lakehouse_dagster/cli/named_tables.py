@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from lakehouse_dagster.errors import TableNotFoundError
 from lakehouse_dagster.lakehouse import LoadedLakehouse
+from lakehouse_dagster.listing import tables_meant
 
 
 def existing(lake: LoadedLakehouse, names: Iterable[str]) -> tuple[str, ...]:
@@ -15,7 +16,7 @@ def existing(lake: LoadedLakehouse, names: Iterable[str]) -> tuple[str, ...]:
         if name not in lake.graph.tables:
             raise TableNotFoundError(
                 f"There is no table {name}.",
-                remedy=f"Tables of the project: {', '.join(lake.graph.tables)}.",
+                remedy=tables_meant(name, lake.graph.tables),
             )
         writers = [n for n, job in lake.runtime.jobs.items() if name in job.sink_keys]
         raise TableNotFoundError(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from lakehouse_dagster.errors import ConfigurationError
-from lakehouse_dagster.listing import some
+from lakehouse_dagster.listing import tables_meant
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, is_pattern
 from lakehouse_dagster.sql.model import Project
 
@@ -44,11 +43,9 @@ def check_tables(
 
 
 def _unknown(name: str, tables: Collection[str]) -> ConfigurationError:
-    meant = get_close_matches(name, tables, n=3, cutoff=0.75)
-    known = f"Tables of the project: {some(sorted(tables)) or 'none'}."
     return ConfigurationError(
         f"The maintenance policy names the table {name}, which the project does not have.",
-        remedy=f"Did you mean {' or '.join(meant)}?" if meant else known,
+        remedy=tables_meant(name, tables),
         field=("maintenance", "tables", name),
     )
 

@@ -220,7 +220,7 @@ def _scripts_that_differ(runtime: Runtime, table: str, *, write_only: bool) -> t
             ):
                 should = "true" if write_only else "false"
                 notes[
-                    f"{statement.location} says otherwise. The table's own option counts; write "
-                    f"'write-only' = '{should}' there, so that a new table is made alike."
+                    f"{statement.location} makes it otherwise. The table's own option counts; "
+                    f"write 'write-only' = '{should}' there, so that a new table is made alike."
                 ] = None
     return tuple(notes)

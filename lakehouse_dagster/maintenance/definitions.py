@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse_dagster.errors import LakehouseError
+from lakehouse_dagster.listing import some
 from lakehouse_dagster.maintenance.actions import ActionKind, describe
 from lakehouse_dagster.maintenance.budget import COMPACTIONS
 from lakehouse_dagster.maintenance.checks import maintenance_checks
@@ -218,7 +219,7 @@ class _Jobs:
         unknown = [name for name in names if name not in self.tables]
         if unknown:
             raise dg.Failure(
-                f"No job writes or reads the tables {', '.join(unknown)}.",
+                f"No job writes or reads {some(unknown)}. {tables_meant(unknown[0], self.tables)}",
                 metadata={"tables": ", ".join(self.tables)},
                 allow_retries=False,
             )

@@ -143,7 +143,7 @@ def test_the_same_id_is_refused_a_second_time(jobs: Jobs) -> None:
     with pytest.raises(SqlExecutionError, match="Job has already been submitted") as caught:
         jobs.submit_as(job_id)
     assert caught.value.root_cause == (
-        "DuplicateJobSubmissionException: Job has already been submitted."
+        "DuplicateJobSubmissionException: Job has already been submitted"
     )
 
 

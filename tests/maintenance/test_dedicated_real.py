@@ -49,7 +49,7 @@ def test_a_running_table_gets_a_compaction_job_and_loses_and_doubles_no_row(
     written.write(2)
     moved = dedicate(written.keeper, TABLE, holder="test")
     assert (moved.writers, moved.compaction_job) == ((lab.job,), COMPACTOR)
-    assert "says otherwise" in " ".join(moved.notes)
+    assert "makes it otherwise" in " ".join(moved.notes)
     assert written.facts().write_only
     assert is_compacted(written.runtime, TABLE)
     assert is_compacted(lab.runtime(), TABLE)  # also where the job is not declared any more

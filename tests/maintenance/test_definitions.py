@@ -373,7 +373,7 @@ def test_a_table_that_no_job_knows_is_refused(tmp_path: Path, job_name: str) -> 
         run_config=config, instance=looked.instance, raise_on_error=False
     )
     (failure,) = [e for e in done.all_events if e.is_step_failure]
-    assert "No job writes or reads the tables ods.typo" in str(failure.event_specific_data)
+    assert "No job writes or reads ods.typo" in str(failure.event_specific_data)
 
 
 def test_compacting_needs_a_name(tmp_path: Path) -> None:
