@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse_dagster.errors import LakehouseError
-from lakehouse_dagster.listing import some
+from lakehouse_dagster.listing import some, tables_meant
 from lakehouse_dagster.maintenance.actions import ActionKind, describe
 from lakehouse_dagster.maintenance.budget import COMPACTIONS
 from lakehouse_dagster.maintenance.checks import maintenance_checks
