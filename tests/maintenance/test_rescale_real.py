@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from lakehouse_dagster.errors import MaintenanceError, MaintenanceRefusedError
+from lakehouse_dagster.errors import (
+    ClusterUnreachableError,
+    MaintenanceError,
+    MaintenanceRefusedError,
+)
 from lakehouse_dagster.maintenance import rescale as rescaling
-from lakehouse_dagster.maintenance.dedicated import dedicate
+from lakehouse_dagster.maintenance.dedicated import dedicate, undedicate
+from lakehouse_dagster.maintenance.held import Keeper
 from lakehouse_dagster.maintenance.rescale import rescale
 from lakehouse_dagster.streaming.apply import apply, verb
 from lakehouse_dagster.streaming.foreign_commits import ForeignCommits, look_for_foreign_commits
@@ -180,3 +186,21 @@ def test_a_writer_that_compacts_by_itself_goes_on_with_fewer_buckets(written: Wr
     lab.copied_exactly(writer.job_id)
     assert written.restarts(writer.job_id) == 1
     assert {bucket.bucket for bucket in written.facts().buckets} == {0}
+
+
+@pytest.mark.parametrize("act", [partial(rescale, buckets=3), undedicate], ids=["rescale", "back"])
+def test_without_a_gateway_nothing_is_stopped(written: Written, act: Callable[..., object]) -> None:
+    """What was stopped could not be started again."""
+    written.declare(bucket="1", **{"write-only": "true"})
+    written.start()
+    written.write(1)
+    dedicate(written.keeper, TABLE, holder="test")
+    before = written.lab.on_cluster(), written.lab.on_cluster(COMPACTOR)
+    cluster = replace(written.runtime.cluster, sql_gateway_url="http://127.0.0.1:9")
+    with pytest.raises(ClusterUnreachableError, match="SQL Gateway"):
+        act(Keeper(replace(written.runtime, cluster=cluster)), TABLE, holder="test")
+    after = written.lab.on_cluster(), written.lab.on_cluster(COMPACTOR)
+    assert [[job.job_id for job in jobs] for jobs in after] == [
+        [job.job_id for job in jobs] for jobs in before
+    ]
+    assert len(after[1]) == 1
