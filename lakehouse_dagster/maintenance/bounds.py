@@ -13,6 +13,7 @@ from lakehouse_dagster.maintenance.case import partition_in_words
 from lakehouse_dagster.maintenance.spec import (
     CheckBounds,
     Compaction,
+    CompactSpec,
     ExpireSpec,
     OrphanSpec,
     TablePolicy,
@@ -63,7 +64,7 @@ def outcomes(looked: Looked, policy: TablePolicy, now: datetime) -> Mapping[str,
         if name == SMALL_FILES:
             found[name] = _small_files(looked, bounds)
         elif name == COMPACTION_BACKLOG:
-            found[name] = _backlog(looked, bounds)
+            found[name] = _backlog(looked, bounds, policy.compact)
         elif name == EXPIRY_LAG and policy.expire is not None:
             found[name] = _expiry(looked, policy.expire, bounds, now)
         elif policy.orphans is not None:
@@ -86,7 +87,7 @@ def _small_files(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
     return CheckOutcome(not fails, WARN, text, figures)
 
 
-def _backlog(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
+def _backlog(looked: Looked, bounds: CheckBounds, spec: CompactSpec | None) -> CheckOutcome:
     facts = looked.facts
     # All files of an append table lie on level 0, and are merged with nothing.
     keyed = facts.buckets if facts.kind is not TableKind.APPEND else ()
@@ -100,6 +101,8 @@ def _backlog(looked: Looked, bounds: CheckBounds) -> CheckOutcome:
         return CheckOutcome(False, ERROR, text, figures)
     if worst is not None and level0 > bounds.level0_files:
         text = f"{_place(worst)} has {level0} unmerged files; at most {bounds.level0_files}.{said}"
+        if spec is not None and not looked.facts.write_only and level0 <= spec.level0_files:
+            text += f" Compaction is due at more than {spec.level0_files}: raise the bound."
         return CheckOutcome(
             False, ERROR if level0 > 2 * bounds.level0_files else WARN, text, figures
         )
