@@ -18,7 +18,7 @@ SLOW_CHECKPOINTS = "SET 'execution.checkpointing.interval' = '4s'"
 NO_CHECKPOINTS = "SET 'execution.checkpointing.interval' = '1 h'"
 """So that the first rows are met before any checkpoint: Flink begins at a random time within the
 interval, and a checkpoint of its own makes the state the new version's."""
-WATCHED = replace(QUICK, first_checkpoint_timeout="30s")
+WATCHED = replace(QUICK, start_timeout="30s", first_checkpoint_timeout="30s")
 
 _HEAD = """\
 SET 'pipeline.name' = '{name}';
