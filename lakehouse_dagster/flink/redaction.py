@@ -100,7 +100,8 @@ def root_cause(stack_trace: str, *, secrets: Iterable[str] = ()) -> str:
             above = causes[-2][1]
             message = above if above.endswith(message) else message
         message = f"{name}: {message}" if message else name
-    message = redact(message, secrets=secrets).rstrip(". ")  # it stands within our sentences
+    # It stands within our sentences.
+    message = redact(message, secrets=secrets).rstrip(". ") or "no reason given"
     if len(message) > MAX_ROOT_CAUSE_CHARACTERS:
         message = f"{message[: MAX_ROOT_CAUSE_CHARACTERS - 1]}…"
     return message

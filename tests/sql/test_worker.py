@@ -63,10 +63,15 @@ tasks.Tasks.run = hostile
 """
 
 
+def _workers() -> set[psutil.Process]:
+    return {c for c in psutil.Process().children() if "worker" in str(c.cmdline())}
+
+
 @pytest.fixture
-def no_process_is_left() -> object:
+def no_process_is_left() -> Iterator[None]:
+    before = _workers()  # other tests may keep one
     yield
-    assert [c.cmdline() for c in psutil.Process().children() if "worker" in str(c.cmdline())] == []
+    assert [left.cmdline() for left in _workers() - before] == []
 
 
 @pytest.fixture(autouse=True)
