@@ -31,6 +31,7 @@ from lakehouse_dagster.maintenance.actions import Action, ActionKind, Situation
 from lakehouse_dagster.maintenance.budget import within_budget
 from lakehouse_dagster.maintenance.decide import decide
 from lakehouse_dagster.maintenance.spec import MaintenancePolicy, TablePolicy
+from lakehouse_dagster.system_db import Lease
 
 TABLES = 200
 BYTES_A_DAY = 80.0 * GIB
@@ -133,12 +134,13 @@ class Ours:
         self._busy = {name: end for name, end in self._busy.items() if end > minute}
         self._jobs = [end for end in self._jobs if end > minute]
         now = _MIDNIGHT + timedelta(minutes=minute)
+        lease = Lease("table", "a run", 1, now, 60.0)
         by_name = {table.name: table for table in tables}
         decisions = [
             decide(
                 table.facts(),
                 self.policy.for_table(table.name),
-                Situation(held_by="a run" if table.name in self._busy else None),
+                Situation(held_by=lease if table.name in self._busy else None),
                 now,
             )
             for table in tables

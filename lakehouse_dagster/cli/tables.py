@@ -141,16 +141,13 @@ def _act(
 ) -> None:
     """Act on the table and say what came of it, or only what would be done."""
     from lakehouse_dagster.maintenance.damage import Damage
+    from lakehouse_dagster.maintenance.writers import jobs_of_table
 
     lake = load_project(module, lakehouse_name)
     existing(lake, [table])
     if dry_run:
         what = planned(lake.runtime, Damage(lake.keeper).seen_in(lake.keeper.facts(table)))
-        jobs = [
-            name
-            for name, job in sorted(lake.runtime.jobs.items())
-            if table in (*job.sink_keys, *job.compacts)
-        ]
+        jobs = jobs_of_table(lake.runtime, table)
         if as_json:
             print_json({"table": table, "planned": what, "jobs": jobs})
         else:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from lakehouse_dagster.paimon.file_facts import PartitionText
 from lakehouse_dagster.streaming.foreign_commits import ForeignWriter
+from lakehouse_dagster.system_db import Lease
 
 Partition: TypeAlias = PartitionText
 
@@ -121,8 +122,7 @@ class Situation:
         compaction_job: the streaming job that the policy declares for its compaction, if any.
         compacts_by_itself: such a job is to run now.
         foreign_compactors: who else compacts the table, where a compaction must not meet another.
-        held_by: who acts on the table now; None if nobody does.
-        held_until: when their lease ends unless they renew it.
+        held_by: the lease of who acts on the table now; None if nobody does.
         past: what became of each kind of action.
     """
 
@@ -131,8 +131,7 @@ class Situation:
     compaction_job: str | None = None
     compacts_by_itself: bool = False
     foreign_compactors: tuple[ForeignWriter, ...] = ()
-    held_by: str | None = None
-    held_until: datetime | None = None
+    held_by: Lease | None = None
     past: Mapping[ActionKind, Past] = field(default_factory=dict, hash=False)
 
     def of(self, kind: ActionKind) -> Past:

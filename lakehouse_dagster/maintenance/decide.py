@@ -32,6 +32,7 @@ from lakehouse_dagster.paimon.file_facts import (
     target_file_bytes,
 )
 from lakehouse_dagster.sizes import size_bytes
+from lakehouse_dagster.system_db.records import wait_for_lease
 
 _NOT_BESIDE = (
     "{kind} is not done beside {whom}: rows that they mark as deleted meanwhile (deletion vectors) "
@@ -54,12 +55,8 @@ def decide(facts: TableFacts, policy: TablePolicy, situation: Situation, now: da
         reason = f"Nothing is done to it: {facts.problem}"
         return Decision(facts.table, (), (reason,), (Blocked(None, reason),))
     if situation.held_by is not None:
-        reason = f"Another action on it is under way: {situation.held_by}."
-        remedy = "Wait for it to end, or cancel it, and try again"
-        if situation.held_until is not None:
-            end = f"{situation.held_until:%Y-%m-%d %H:%M:%S} UTC"
-            remedy += f"; should it have died, its lease ends at {end}"
-        at_a_stand = Blocked(None, reason, f"{remedy}.")
+        reason = f"Another action on it is under way: {situation.held_by.holder}."
+        at_a_stand = Blocked(None, reason, wait_for_lease(situation.held_by.expires_at))
         return Decision(facts.table, (), (reason,), (at_a_stand,), figures=figures_of(facts, now))
     if facts.snapshot_id is None:
         return Decision(facts.table)

@@ -30,6 +30,7 @@ from lakehouse_dagster.maintenance.own_commits import will_commit, with_commit_u
 from lakehouse_dagster.maintenance.paused import Paused, paused, without_interruption
 from lakehouse_dagster.maintenance.perform import settle
 from lakehouse_dagster.maintenance.row_counts import row_counts
+from lakehouse_dagster.maintenance.writers import jobs_of_table
 from lakehouse_dagster.paimon.file_facts import (
     DYNAMIC_BUCKETS,
     POSTPONED_BUCKETS,
@@ -104,11 +105,7 @@ def rescale(
         chosen = chosen_partitions(facts, partitions)
         with runtime.cluster.job_manager() as job_manager:
             settle(held, table, job_manager, log)
-            jobs = sorted(
-                name
-                for name, job in runtime.jobs.items()
-                if table in job.sink_keys or table in job.compacts
-            )
+            jobs = jobs_of_table(runtime, table)
             # Not wanted RUNNING meanwhile: should we die, nobody may write beside the rewriting.
             with paused(held, jobs, meanwhile=DesiredState.SUSPENDED, log=log) as pause:
                 done = _Rescaling(held, facts, buckets, chosen, pause, job_manager, log).done()

@@ -42,14 +42,12 @@ class Surroundings:
         Who needs old snapshots is found out only where some could be due to go, and who else
         compacts only where we would.
         """
-        lease = self._leases.get(self.keeper.lease_key(facts.table))
         found = Situation(
             holders=self._readers.holders(facts, policy) if may_expire(facts, policy, now) else (),
             protected_tags=protected_tags(facts),
             compaction_job=self._compaction_jobs.get(facts.table),
             compacts_by_itself=facts.table in self._compacted,
-            held_by=lease.holder if lease is not None else None,
-            held_until=lease.expires_at if lease is not None else None,
+            held_by=self._leases.get(self.keeper.lease_key(facts.table)),
             past=self._past.get(facts.table, {}),
         )
         if not matters_who_compacts(facts, policy, found, now):

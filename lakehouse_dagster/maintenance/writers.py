@@ -35,6 +35,12 @@ def writers_of(runtime: Runtime, tables: Iterable[str]) -> dict[str, Incarnation
     }
 
 
+def jobs_of_table(runtime: Runtime, table: str) -> list[str]:
+    """The declared jobs that write a table or compact it, by name."""
+    jobs = runtime.jobs.items()
+    return sorted(name for name, job in jobs if table in (*job.sink_keys, *job.compacts))
+
+
 def job_on_record(runtime: Runtime, name: str, life: Incarnation | None) -> StreamingJob | None:
     """A job as it is declared, or else as it ran: one whose declaration is gone is left running."""
     declared = runtime.jobs.get(name)

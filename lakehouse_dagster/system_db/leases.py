@@ -22,7 +22,7 @@ from lakehouse_dagster.errors import LeaseHeldError, LeaseLostError, SystemDatab
 from lakehouse_dagster.system_db import schema
 from lakehouse_dagster.system_db.clock import Clock, utc_now
 from lakehouse_dagster.system_db.engine import Database
-from lakehouse_dagster.system_db.records import Lease
+from lakehouse_dagster.system_db.records import Lease, wait_for_lease
 
 _log = logging.getLogger(__name__)
 
@@ -248,11 +248,9 @@ def _thing(key: str) -> str:
 
 def _held_error(key: str, row: RowMapping | None) -> LeaseHeldError:
     holder = row["holder"] if row else "someone"
-    end = f"at {row['expires_at']:%Y-%m-%d %H:%M:%S} UTC" if row and row["expires_at"] else "now"
     return LeaseHeldError(
         f"{holder} acts on {_thing(key)} now.",
-        remedy="Wait for it to end, or cancel it, and try again; should it have died, its lease "
-        f"ends {end}.",
+        remedy=wait_for_lease(row["expires_at"] if row else None),
     )
 
 

@@ -86,6 +86,15 @@ class Lease:
     ttl_seconds: float
 
 
+def wait_for_lease(ends_at: datetime | None) -> str:
+    """What a person can do who would act on what a lease is on; None: it ends just now."""
+    end = f"at {ends_at:%Y-%m-%d %H:%M:%S} UTC" if ends_at is not None else "now"
+    return (
+        "Wait for it to end, or cancel it, and try again; should it have died, its lease ends "
+        f"{end}."
+    )
+
+
 @dataclass(frozen=True)
 class JobRecord:
     """What is wanted of a streaming job, and how the attempts to bring it there went."""

@@ -29,6 +29,7 @@ from lakehouse_dagster.maintenance.spec import (
     slack,
 )
 from lakehouse_dagster.paimon.file_facts import TableFacts, TableKind, TagFacts
+from lakehouse_dagster.system_db import Lease
 from tests.maintenance.facts import MIB, NOW, bucket, table
 
 DEFAULT = TablePolicy()
@@ -500,13 +501,20 @@ def test_nothing_is_done_to_a_corrupt_table_nor_beside_another_action() -> None:
     found = decided(table(UNSETTLED, problem="a manifest is gone."))
     gone = "Nothing is done to it: a manifest is gone."
     assert found == Decision("ods.orders", (), (gone,), (Blocked(None, gone),))
-    beside = decided(table(UNSETTLED), held_by="Dagster run 1a2b")
+    beside = decided(table(UNSETTLED), held_by=Lease("k", "Dagster run 1a2b", 1, NOW, 60.0))
     reason = "Another action on it is under way: Dagster run 1a2b."
     assert beside == Decision(
         "ods.orders",
         (),
         (reason,),
-        (Blocked(None, reason, "Wait for it to end, or cancel it, and try again."),),
+        (
+            Blocked(
+                None,
+                reason,
+                "Wait for it to end, or cancel it, and try again; should it have died, its lease "
+                "ends at 2026-11-30 03:30:00 UTC.",
+            ),
+        ),
     )
 
 

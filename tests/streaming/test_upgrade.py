@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from lakehouse_dagster.streaming import upgrade
 from lakehouse_dagster.streaming.restore import RestoreChoice
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import prepare
-from lakehouse_dagster.streaming.start import StartedHow, start_or_adopt
+from lakehouse_dagster.streaming.start import StartedHow, StartOutcome, start_or_adopt
 from lakehouse_dagster.streaming.submission import launch
 from lakehouse_dagster.streaming.upgrade import UpgradedHow
 from lakehouse_dagster.streaming.versions import deployed
@@ -326,6 +327,16 @@ def test_a_version_that_fails_after_it_has_committed_is_undone_from_its_own_chec
     lab.copied_exactly(_runs(lab, 3))
 
 
+def _runs_until_row_70(lab: Laboratory, settings: Sequence[str]) -> StartOutcome:
+    """A job that has copied fifty rows, and has a checkpoint of its own."""
+    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=settings)
+    lab.source.write()
+    first = lab.start()
+    lab.copied()
+    lab.wait_for_checkpoints(first.flink_job_id, 1)
+    return first
+
+
 def _restarts(lab: Laboratory) -> bool:
     return any(job.status.is_restarting for job in lab.on_cluster())
 
@@ -344,11 +355,7 @@ def test_a_job_that_fails_again_and_again_is_replaced_from_its_newest_checkpoint
         "SET 'restart-strategy.exponential-delay.backoff-multiplier' = '1000'",
         "SET 'restart-strategy.exponential-delay.max-backoff' = '1 h'",
     ]
-    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=restarts)
-    lab.source.write()
-    first = lab.start()
-    lab.copied()
-    lab.wait_for_checkpoints(first.flink_job_id, 1)
+    first = _runs_until_row_70(lab, restarts)
     lab.source.write()
     until(lambda: _failures(lab, first.flink_job_id) > 1, "the failures")
     until(lambda: _restarts(lab), "a longer pause")
@@ -454,11 +461,7 @@ def test_a_job_that_begins_to_fail_as_it_is_stopped_is_replaced_at_once(
         "SET 'restart-strategy.fixed-delay.attempts' = '1000'",
         "SET 'restart-strategy.fixed-delay.delay' = '1 h'",
     ]
-    write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=restarts)
-    lab.source.write()
-    first = lab.start()
-    lab.copied()
-    lab.wait_for_checkpoints(first.flink_job_id, 1)
+    first = _runs_until_row_70(lab, restarts)
 
     def fails() -> None:
         lab.source.write()
