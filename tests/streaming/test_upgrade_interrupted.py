@@ -98,6 +98,7 @@ def test_cancelled_while_it_stops_the_old_version_comes_back(
 def test_cancelled_while_it_submits_the_old_version_comes_back(
     edited: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
+    write(edited, f"{COPY} WHERE id > 0", settings=[NO_CHECKPOINTS])
     clock = _cancelled_when(lambda: gateway_proxy.inserts)
     runtime = edited.runtime(sql_gateway_url=gateway_proxy.url, clock=clock, policy=WATCHED)
     with JobWatcher(edited.cluster, edited.job) as watcher:
@@ -115,7 +116,7 @@ def test_cancelled_before_the_first_checkpoint_the_old_version_comes_back(
     edited: Laboratory, rest_proxy: FaultyProxy
 ) -> None:
     """The new version runs, and has proved nothing yet."""
-    write(edited, f"{COPY} WHERE id > 0", settings=["SET 'execution.checkpointing.interval'='9s'"])
+    write(edited, f"{COPY} WHERE id > 0", settings=[NO_CHECKPOINTS])
     new = flink_job_id(edited.identity, edited.job, 2)
     clock = _cancelled_when(lambda: rest_proxy.requests("GET", f"/jobs/{new}/checkpoints"))
     with pytest.raises(Interrupted):
