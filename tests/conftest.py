@@ -85,7 +85,12 @@ def flink_stack(
         "rest.cache.checkpoint-statistics.timeout": "100ms",
     }
     stack = LocalStack(
-        folder, flink_engine, slots=16, task_manager_memory_mib=1400, extra_config=quick
+        folder,
+        flink_engine,
+        slots=16,
+        task_manager_memory_mib=1400,
+        checkpoints_retained=10,  # half a second apart, some must outlive what a test does
+        extra_config=quick,
     )
     with up(stack):
         status = stack.status()

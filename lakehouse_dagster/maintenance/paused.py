@@ -16,7 +16,7 @@ from lakehouse_dagster.errors import (
     MaintenanceRefusedError,
     StateWouldBeLostError,
 )
-from lakehouse_dagster.flink import JobManager, SqlGateway, known_checkpoint_metadata
+from lakehouse_dagster.flink import JobManager, SqlGateway
 from lakehouse_dagster.maintenance.held import HeldTables
 from lakehouse_dagster.maintenance.strangers import refuse_beside_strangers
 from lakehouse_dagster.paimon import TableReader
@@ -215,8 +215,7 @@ def _refuse_unless_it_fits(
     changed = replace(definition, settings={**definition.settings, **dynamic})
     prepared = prepare(replace(job, job=replace(job.job, definition=changed)), gateway, log)
     close(prepared.session, log)
-    newest = job_manager.checkpoints(ran.flink_job_id).latest_completed
-    holds = known_checkpoint_metadata(newest.external_path) if newest else None
+    holds = examination.newest_checkpoint(job_manager, ran.flink_job_id)
     findings = examination.examine(job, ran, prepared.plan, holds=holds)
     try:
         examination.decide(job, findings, verb="restart", allow_state_loss=False)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakehouse_dagster.errors import StateWouldBeLostError, StateWouldMoveError
-from lakehouse_dagster.flink import ExecutionPlan, PlanChange, Verdict, compare
-from lakehouse_dagster.flink.checkpoint_metadata import CheckpointMetadata
+from lakehouse_dagster.flink import (
+    CheckpointMetadata,
+    ExecutionPlan,
+    JobManager,
+    PlanChange,
+    Verdict,
+    compare,
+    known_checkpoint_metadata,
+)
 from lakehouse_dagster.flink.execution_plan import worked_out
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.runtime import HeldJob
@@ -64,6 +71,18 @@ def examine(
     change = compare(old, new, with_state=with_state)
     before = versions.job_of(held.runtime, ran)
     return Findings(_with_redeclared(change, before, held.job, old), "what runs")
+
+
+def newest_checkpoint(job_manager: JobManager, job_id: str) -> CheckpointMetadata | None:
+    """Of one that is still there: Flink deletes it as soon as the next is complete."""
+    for _ in range(3):
+        newest = job_manager.checkpoints(job_id).latest_completed
+        if newest is None:
+            return None
+        metadata = known_checkpoint_metadata(newest.external_path)
+        if metadata is not None:
+            return metadata
+    return None
 
 
 def operators_with_state(holds: CheckpointMetadata | None) -> set[str] | None:

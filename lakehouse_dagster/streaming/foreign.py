@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakehouse_dagster.errors import ForeignJobError, NotFoundError
-from lakehouse_dagster.flink import JobManager, JobSummary
+from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
 from lakehouse_dagster.streaming.marker import Marker, read_marker
 from lakehouse_dagster.streaming.runtime import Runtime
 
@@ -67,7 +67,10 @@ def marker_of(job_manager: JobManager, job: JobSummary) -> Marker | None:
             configuration = job_manager.job_configuration(job.job_id)
         except NotFoundError:
             return None  # gone meanwhile; whoever asks looks again
+        marker = read_marker(configuration.user_config)
+        if marker is None and job.status is FlinkJobStatus.INITIALIZING:
+            return None  # its configuration may not be shown yet; whoever asks looks again
         if len(_markers) > 10_000:
             _markers.clear()
-        _markers[job.job_id] = read_marker(configuration.user_config)
+        _markers[job.job_id] = marker
     return _markers[job.job_id]

@@ -115,12 +115,13 @@ def _settle_latest(
 
 
 def now_on_cluster(job_manager: JobManager, job_id: str) -> JobSummary | None:
-    """A job as it is now; None when the overview lacks it.
+    """A job as it is now; None when the JobManager does not know it.
 
-    For waiting: what ``/jobs/:id`` shows is up to ``web.refresh-interval`` (3 s) old, the overview
-    is not. That a job is gone for good only the 404 of ``/jobs/:id`` says.
+    The overview is never old, as ``/jobs/:id`` is by up to ``web.refresh-interval`` (3 s); but it
+    leaves a job out whose own JobMaster does not answer, so that it is gone only the latter says.
     """
-    return next((job for job in job_manager.jobs() if job.job_id == job_id), None)
+    shown = next((job for job in job_manager.jobs() if job.job_id == job_id), None)
+    return shown or job_manager.job(job_id)
 
 
 def cancel_and_wait(held: HeldJob, job_manager: JobManager, job_id: str) -> FlinkJobStatus | None:

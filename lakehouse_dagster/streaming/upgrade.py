@@ -23,13 +23,11 @@ from lakehouse_dagster.errors import (
     UpgradeFailedError,
 )
 from lakehouse_dagster.flink import (
-    CheckpointMetadata,
     ExecutionPlan,
     JobException,
     JobManager,
     SqlGateway,
     compare,
-    known_checkpoint_metadata,
 )
 from lakehouse_dagster.streaming import versions
 from lakehouse_dagster.streaming.engine import refuse_unfit_engine
@@ -38,6 +36,7 @@ from lakehouse_dagster.streaming.examination import (
     HowToRestore,
     decide,
     examine,
+    newest_checkpoint,
     operators_with_state,
 )
 from lakehouse_dagster.streaming.previous import cancel_and_wait, now_on_cluster, settle
@@ -201,20 +200,9 @@ class _Replacement:
             self.held,
             self.old,
             prepared.plan,
-            holds=self._newest_checkpoint(),
+            holds=newest_checkpoint(self.job_manager, self.old.flink_job_id),
             running=None if known else self.job_manager.execution_plan(self.old.flink_job_id),
         )
-
-    def _newest_checkpoint(self) -> CheckpointMetadata | None:
-        """Of one that is still there: Flink deletes it as soon as the next is complete."""
-        for _ in range(3):
-            newest = self.job_manager.checkpoints(self.old.flink_job_id).latest_completed
-            if newest is None:
-                return None
-            metadata = known_checkpoint_metadata(newest.external_path)
-            if metadata is not None:
-                return metadata
-        return None
 
     def _stop_old(self) -> None:
         """Stop with a savepoint; a job that fails again and again gives none, and is cancelled.

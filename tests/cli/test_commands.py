@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ except SystemExit:
 def test_help_is_quick_and_imports_no_dagster(tmp_path: Path) -> None:
     took = []
     for _ in range(3):
-        started = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, "-c", PROBE, "--help"],
             cwd=tmp_path,
@@ -36,7 +36,8 @@ def test_help_is_quick_and_imports_no_dagster(tmp_path: Path) -> None:
             text=True,
             timeout=30,
         )
-        took.append(time.monotonic() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     modules = set(json.loads(done.stderr.splitlines()[-1]))
     heavy = {"dagster", "pyarrow", "pypaimon", "sqlalchemy", "httpx", "duckdb", "rich", "sqlglot"}
     assert modules & heavy == set()

@@ -229,7 +229,7 @@ def test_an_interruption_reaches_a_blocking_wait_and_lets_it_clean_up(tmp_path: 
     try:
         wait_for(lambda: seen.exists() and seen.read_text() == "waiting")
         os.kill(process.pid, signal.SIGTERM)
-        process.wait(20)
+        process.wait(120)
     finally:
         end(process)
     assert seen.read_text() == "DagsterExecutionInterruptedError"

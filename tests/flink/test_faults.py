@@ -199,14 +199,14 @@ def test_a_refused_connection_is_unreachable_within_the_connect_time_out() -> No
 
 def test_a_hanging_server_is_asked_once_and_left_after_the_read_time_out() -> None:
     with raw_server(None) as server:
-        cluster = cluster_at(server.port, read_timeout_seconds=0.3)
+        cluster = cluster_at(server.port, read_timeout_seconds=1)
         started = time.monotonic()
         with (
             cluster.job_manager() as jobs,
             pytest.raises(ClusterUnreachableError, match="time-out"),
         ):
             jobs.overview()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 8
         assert len(server.requests) == 1
         with cluster.sql_gateway() as gateway, pytest.raises(AnswerLostError, match="time-out"):
             gateway.session(SESSION).submit("SELECT 1")

@@ -182,7 +182,7 @@ def test_a_cancelled_job_leaves_a_checkpoint_to_go_on_from(jobs: Jobs) -> None:
     newest = jobs.job_manager.checkpoints(job_id).latest_completed
     assert newest is not None
     # What a crash leaves behind: a later folder that was never completed.
-    (jobs.checkpoints / job_id / f"chk-{newest.id + 1}").mkdir()
+    (jobs.checkpoints / job_id / f"chk-{newest.id + 1}").mkdir(exist_ok=True)
     found = newest_complete_checkpoint(f"file://{jobs.checkpoints}", job_id)
     assert found is not None
     assert found.checkpoint_id == newest.id

@@ -11,6 +11,7 @@ from tests.support.laboratory import Laboratory
 ROOT = Path(__file__).parents[2]
 ROWS = [(str(number),) for number in range(6)]
 _MODULE = """\
+from dataclasses import replace
 from lakehouse_dagster import *
 from tests.support.laboratory import QUICK
 
@@ -19,7 +20,7 @@ defs = Lakehouse(
     flink=FlinkCluster({rest_url!r}, {gateway_url!r}),
     name="lake",
     system_database=SystemDatabase("sqlite:///" + {folder!r} + "/lakehouse.db"),
-    supervision=QUICK,
+    supervision=replace(QUICK, lease="4s"),
     maintenance={policy},
 ).definitions({folder!r} + "/sql", base_folder={folder!r})
 """

@@ -55,7 +55,9 @@ def test_compactions_that_lose_are_tried_again_and_restarts_of_the_writer_are_co
             assert "conflict" in (record.error or "").lower()
             assert "compaction: dedicated" in (record.error or "")
     lab.copied_exactly(writer)
-    assert written.restarts(writer) == sum(record.writer_restarts for record in records)
+    # A writer that notices only at a later commit than the ones waited for is not counted.
+    counted = sum(record.writer_restarts for record in records)
+    assert counted <= written.restarts(writer) <= counted + 1
 
 
 def _met(records: list[ActionRecord]) -> bool:

@@ -91,7 +91,11 @@ def a_data_file(tables: Tables, table: str) -> HeldFile:
 def test_a_call_whose_answer_is_lost_is_found_by_its_job_and_not_sent_again(
     tables: Tables, table: str, keeper: Keeper, gateway_proxy: FaultyProxy
 ) -> None:
-    gateway_proxy.add(Fault("POST", STATEMENT, Does.LOSE_ANSWER, CALL, answer_delay_seconds=3))
+    def submitted() -> None:
+        (record,) = tables.keeper.actions.running()
+        until(lambda: status(tables.lab, record), "its Flink job")
+
+    gateway_proxy.add(Fault("POST", STATEMENT, Does.LOSE_ANSWER, CALL, after=submitted))
     (record,) = maintain(keeper, COMPACTING, [table], holder="a test").done
     assert (record.state, record.error) == (ActionState.DONE, None)
     assert calls(gateway_proxy) == 1
@@ -241,7 +245,8 @@ def test_a_table_that_is_not_there_or_goes_meanwhile_is_told(
             "POST", STATEMENT, Does.PASS_ON, CALL, before=lambda: tables.run(f"DROP TABLE {table}")
         )
     )
-    (record,) = maintain(keeper, COMPACTING, [table], holder="a test").done
+    patient = Keeper(tables.lab.runtime(sql_gateway_url=gateway_proxy.url))
+    (record,) = maintain(patient, COMPACTING, [table], holder="a test").done
     assert record.state is ActionState.FAILED
     assert "not exist" in (record.error or "")
     assert keeper.actions.running() == ()

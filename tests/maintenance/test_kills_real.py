@@ -6,9 +6,11 @@ is killed; what it has changed until then is what such a death leaves behind.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,8 @@ def dying(stack: LocalStack, service: Service, file: HeldFile, call: str = CALL)
     def die() -> None:
         with file:
             file.wait_until_wanted()
+            if service is Service.JOB_MANAGER:
+                time.sleep(3)  # The gateway shall know that its job was submitted.
             kill(stack, service)
             if service is not Service.SQL_GATEWAY:
                 stack.up()
@@ -84,6 +88,10 @@ def dying(stack: LocalStack, service: Service, file: HeldFile, call: str = CALL)
         yield proxy.url
         death.result()
     stack.up()
+
+
+PATIENT = replace(QUICK, stop_timeout="180s")
+"""Waits for a JobManager that must come back first."""
 
 
 def _nothing_runs(lab: Laboratory) -> bool:
@@ -116,7 +124,7 @@ def test_who_dies_while_an_action_is_under_way_leaves_nothing_half_done(
     assert not case.is_done(tables)
     (path, *_) = sorted(tables.folder(group.tables[0]).glob(case.stands_at))
     with dying(chaos_stack, dies, HeldFile(path)) as gateway:
-        keeper = Keeper(tables.lab.runtime(sql_gateway_url=gateway, policy=QUICK))
+        keeper = Keeper(tables.lab.runtime(sql_gateway_url=gateway, policy=PATIENT))
         with keeper.hold(group.tables, "a test") as held, suppress(ClusterUnreachableError):
             perform(held, group, Performing(attempts=1))
 
@@ -145,7 +153,7 @@ def test_who_dies_while_a_table_is_rescaled_loses_no_row_and_it_is_gone_on_with(
     written.write(2)
     (path, *_) = sorted((lab.folder / "warehouse" / "ods.db" / "copied").glob("bucket-0/*.parquet"))
     with dying(chaos_stack, dies, HeldFile(path), r"CALL sys\.rescale") as gateway:
-        dead = Keeper(lab.runtime(sql_gateway_url=gateway, policy=QUICK))
+        dead = Keeper(lab.runtime(sql_gateway_url=gateway, policy=PATIENT))
         with pytest.raises(LakehouseError) as caught:
             rescale(dead, TABLE, 3, holder="a test")
     (record,) = written.keeper.actions.of_table(TABLE)

@@ -85,14 +85,14 @@ def test_a_stopped_reader_with_unread_splits_keeps_their_snapshot_and_loses_noth
         "CREATE TABLE IF NOT EXISTS m.written (id INT, part INT) PARTITIONED BY (part) "
         "WITH ('bucket' = '-1', 'write-only' = 'true')"
     )
-    reading.write(3, 25, 0)
+    reading.write(3, 60, 0)
     reading.start()
     until(lambda: reading.ids() or None, "the first rows")
     lab.stop(reading.runtime, job=reading.name)
     read = len(reading.ids())
-    assert 0 < read < 75, "the reader is to be stopped while splits are pending"
+    assert 0 < read < 180, "the reader is to be stopped while splits are pending"
     assert reading.needed() == 3
-    reading.write(6, 1, 75)
+    reading.write(6, 1, 180)
     # By hand: nothing but the snapshots tells that the files of the third are still needed.
     reading.tables.run("CALL sys.compact(`table` => 'm.written', compact_strategy => 'full')")
     reading.expire()
@@ -101,8 +101,8 @@ def test_a_stopped_reader_with_unread_splits_keeps_their_snapshot_and_loses_noth
     (decision,) = look(reading.keeper, EXPIRING, ["m.written"])[0]
     assert f"streaming job {reading.name} (needs snapshot 3)" in decision.held_back[0]
     reading.start()
-    until(lambda: len(reading.ids()) == 81 or None, "all rows", seconds=120)
-    assert reading.ids() == Counter(range(81))
+    until(lambda: len(reading.ids()) == 186 or None, "all rows", seconds=120)
+    assert reading.ids() == Counter(range(186))
     until(lambda: (reading.needed() or 0) > 10 or None, "the reader has caught up")
     reading.expire()
     assert reading.tables.facts("m.written").oldest_snapshot_id == 10

@@ -165,7 +165,8 @@ def test_the_watermark_of_a_streaming_job_is_a_time_and_its_commits_are_seen_one
         ) WITH ('connector' = 'datagen', 'rows-per-second' = '20')"""
     )
     flink.execute(
-        "CREATE TABLE dwd.clicks (id BIGINT, seen_at TIMESTAMP(3)) WITH ('bucket' = '-1')"
+        "CREATE TABLE dwd.clicks (id BIGINT, seen_at TIMESTAMP(3)) "
+        "WITH ('bucket' = '-1', 'write-only' = 'true')"
     )
     job_id = flink.execute(
         "INSERT INTO dwd.clicks SELECT id, seen_at FROM clicks",

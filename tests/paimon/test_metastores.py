@@ -27,7 +27,8 @@ COPY = """\
 SET 'pipeline.name' = '{name}';
 SET 'execution.checkpointing.interval' = '1s';
 CREATE DATABASE IF NOT EXISTS {database};
-CREATE TABLE IF NOT EXISTS {database}.numbers (id BIGINT) WITH ('bucket' = '-1');
+CREATE TABLE IF NOT EXISTS {database}.numbers (id BIGINT)
+WITH ('bucket' = '-1', 'write-only' = 'true');
 CREATE TEMPORARY TABLE counted (id BIGINT) WITH (
   'connector' = 'datagen', 'rows-per-second' = '20',
   'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '100000'

@@ -212,7 +212,7 @@ class Soak:
         ):
             if not self._until(holds, what):
                 found.violations.append(f"not so in {_PATIENCE_SECONDS:g} s: {what}")
-        found.violations += self._untidy()
+                found.violations += self._untidy()
         for what, worker in self.workers.items():
             if not worker.end():
                 found.violations.append(f"the {what} did not end")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("in_a_process_of_its_own", "no_process_is_l
 _SETTING = {"context": to_data(ReadingContext()), "externals": to_data(Externals())}
 _ORDINARY = "CREATE TABLE a.b (x INT)"
 
-_ONE_SECOND = Limits(seconds=1, wall_factor=1)
+_ONE_SECOND = Limits(seconds=1, wall_factor=5)
 
 # What a script does to the reading process that begins with these words.
 _HOSTILE = """

@@ -34,6 +34,11 @@ def overview_entry(job_id: str, status: str = "RUNNING", **values: Any) -> dict[
     }
 
 
+def as_flink_shows_it(parameters: str) -> dict[str, str]:
+    """Global job parameters, as ``GET /jobs/:id/config`` shows what was set."""
+    return dict(entry.split(":", 1) for entry in parameters.split(","))  # type: ignore[misc]
+
+
 def completed_checkpoint(number: int, *, after_ms: int = 0) -> dict[str, Any]:
     """The answer of ``GET /jobs/:id/checkpoints`` after so many checkpoints."""
     newest = {
@@ -57,6 +62,8 @@ class Overview:
 
     rest_url: str = ""
     jobs: list[dict[str, Any]] = field(default_factory=list)
+    left_out: set[str] = field(default_factory=set)
+    """Ids of those that ``/jobs/overview`` lacks, and ``/jobs/:id`` shows."""
     checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
     exceptions: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     """By job: milliseconds since NOW and stack trace of each."""
@@ -75,15 +82,21 @@ class Overview:
         if self.body is not None or self.status_code != 200:
             return self.status_code, self.body or b'{"errors": ["not now"]}'
         if path == "/jobs/overview":
-            return 200, json.dumps({"jobs": self.jobs}).encode()
+            shown = [job for job in self.jobs if job["jid"] not in self.left_out]
+            return 200, json.dumps({"jobs": shown}).encode()
         if path == "/jobmanager/config":
             shown = [{"key": k, "value": v} for k, v in self.configuration.items()]
             return 200, json.dumps(shown).encode()
         if path == "/overview":
             return 200, json.dumps(self._cluster()).encode()
         job_id = path.split("/")[2]
-        if path == f"/jobs/{job_id}" and all(job["jid"] != job_id for job in self.jobs):
-            return 404, json.dumps({"errors": [f"Job {job_id} not found"]}).encode()
+        if path == f"/jobs/{job_id}":
+            job = next((job for job in self.jobs if job["jid"] == job_id), None)
+            if job is None:
+                return 404, json.dumps({"errors": [f"Job {job_id} not found"]}).encode()
+            tasks = {"RUNNING": job["tasks"]["running"], "FINISHED": job["tasks"]["finished"]}
+            tasks["SCHEDULED"] = job["tasks"]["total"] - sum(tasks.values())
+            return 200, json.dumps({**job, "vertices": [{"tasks": tasks}]}).encode()
         if path.endswith("/exceptions"):
             return 200, json.dumps(self._exceptions(job_id)).encode()
         if path.endswith("/config"):

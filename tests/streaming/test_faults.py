@@ -114,6 +114,8 @@ def _supervise_until(
 def test_a_killed_task_manager_is_flinks_own_affair(
     chaos_stack: LocalStack, lab: Laboratory
 ) -> None:
+    # Longer than a look takes: while it waits for a TaskManager it is RUNNING again.
+    lab.write_script(settings="SET 'restart-strategy.exponential-delay.initial-backoff' = '3 s';")
     lab.source.write()
     outcome = lab.start()
     lab.copied()

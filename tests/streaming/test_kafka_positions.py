@@ -73,11 +73,11 @@ def test_the_offsets_of_a_restore_point_add_up_to_the_rows_that_were_read(
     until(lambda: table.latest_snapshot_id() and table.read().num_rows == 300, "300 rows read")
     lab.wait_for_checkpoints(started.flink_job_id)
 
-    newest = lab.checkpoints(started.flink_job_id).latest_completed
-    assert newest is not None
-    runtime.memory.update(lab.job, 1, checkpoint_path=newest.external_path)
     with lab.cluster.job_manager() as job_manager:
         until(lambda: job_manager.pending_records(started.flink_job_id), "records that wait told")
+        newest = lab.checkpoints(started.flink_job_id).latest_completed
+        assert newest is not None
+        runtime.memory.update(lab.job, 1, checkpoint_path=newest.external_path)
         latest = runtime.memory.latest(lab.job)
         assert latest is not None
         lag = lag_now(runtime, runtime.job(lab.job), latest, job_manager=job_manager)

@@ -4,12 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_dagster.streaming.marker import Marker, marker_parameters, read_marker
+from tests.streaming.overview_server import as_flink_shows_it
 
 names = st.text(min_size=1, max_size=30)
-
-
-def _as_flink_shows_it(parameters: str) -> dict[str, str]:
-    return dict(entry.split(":", 1) for entry in parameters.split(","))  # type: ignore[misc]
 
 
 @given(names, names, st.integers(1, 10_000), st.text(max_size=30))
@@ -17,12 +14,12 @@ def test_a_marker_reads_back_whatever_the_names(
     identity: str, job: str, number: int, operator_name: str
 ) -> None:
     marker = Marker(identity, job, number, operator_name)
-    assert read_marker(_as_flink_shows_it(marker_parameters(marker))) == marker
+    assert read_marker(as_flink_shows_it(marker_parameters(marker))) == marker
 
 
 def test_the_scripts_own_parameters_stay() -> None:
     text = marker_parameters(Marker("lake@1", "a", 3, "a"), "team:blue")
-    shown = _as_flink_shows_it(text)
+    shown = as_flink_shows_it(text)
     assert shown["team"] == "blue"
     assert read_marker(shown) == Marker("lake@1", "a", 3, "a")
 

@@ -35,7 +35,7 @@ from lakehouse_dagster.system_db import (
 from tests.support.faults import INSERT, STATEMENT, Does, Fault, FaultyProxy
 from tests.support.fixtures import gateway_proxy, lab, rest_proxy
 from tests.support.history import JobWatcher
-from tests.support.laboratory import IMPATIENT, TABLE, Laboratory, until
+from tests.support.laboratory import IMPATIENT, QUICK, TABLE, Laboratory, until
 
 __all__ = ["gateway_proxy", "lab", "rest_proxy"]
 
@@ -438,7 +438,9 @@ def test_an_insert_whose_answer_is_lost_is_adopted_by_its_id_and_never_sent_agai
     lab.source.write()
     gateway_proxy.add(Fault("POST", STATEMENT, Does.LOSE_ANSWER, body=INSERT))
     with JobWatcher(lab.cluster, lab.job) as watcher:
-        outcome = lab.start(lab.runtime(sql_gateway_url=gateway_proxy.url))
+        patient = replace(QUICK, submission_timeout="60s")
+        runtime = lab.runtime(sql_gateway_url=gateway_proxy.url, policy=patient)
+        outcome = lab.start(runtime)
         lab.copied_exactly(outcome.flink_job_id)
     assert outcome.incarnation == 1
     assert len(gateway_proxy.inserts) == 1
@@ -472,9 +474,9 @@ def test_an_insert_that_never_arrived_is_given_up_after_its_session_was_deleted(
 def test_an_insert_that_arrives_late_dies_with_its_session(
     lab: Laboratory, gateway_proxy: FaultyProxy
 ) -> None:
-    gateway_proxy.add(Fault("POST", STATEMENT, Does.PASS_ON, body=INSERT, delay_seconds=4))
+    gateway_proxy.add(Fault("POST", STATEMENT, Does.PASS_ON, body=INSERT, delay_seconds=12))
     runtime = lab.runtime(
-        sql_gateway_url=gateway_proxy.url, policy=IMPATIENT, read_timeout_seconds=1.5
+        sql_gateway_url=gateway_proxy.url, policy=IMPATIENT, read_timeout_seconds=3
     )
     with pytest.raises(StreamingJobError, match="did not appear"):
         lab.start(runtime)

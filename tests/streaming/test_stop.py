@@ -22,7 +22,7 @@ from lakehouse_dagster.system_db import DesiredState, IncarnationState
 from tests.support.faults import Does, Fault, FaultyProxy
 from tests.support.fixtures import lab, rest_proxy
 from tests.support.history import JobWatcher
-from tests.support.laboratory import Laboratory
+from tests.support.laboratory import QUICK, Laboratory
 
 __all__ = ["lab", "rest_proxy"]
 
@@ -179,7 +179,8 @@ def test_a_stopper_that_died_is_noticed_by_the_recorded_trigger_id(
     arrives = threading.Timer(seconds_later, stop)
     arrives.start()
     lab.source.write()
-    second = lab.start()
+    patient = replace(QUICK, late_submission_grace="15s")  # until when the stop must be known
+    second = lab.start(lab.runtime(policy=patient))
     arrives.join()
     assert second.how is StartedHow.STARTED
     assert "by hand" in str(second.restored_from)

@@ -36,7 +36,7 @@ from tests.streaming.upgrading import (
     statement_set,
     upgraded,
     write,
-    writing_once_it_is_stopped,
+    writing_once_the_new_version_runs,
 )
 from tests.support.faults import Does, Fault, FaultyProxy
 from tests.support.fixtures import gateway_proxy, lab, rest_proxy
@@ -282,7 +282,7 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     lab.start()
     lab.copied()
     write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=[NO_CHECKPOINTS])
-    runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
+    runtime = lab.runtime(policy=WATCHED, clock=writing_once_the_new_version_runs(lab))
     with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
         upgraded(lab, runtime)
     assert "The old version runs again as incarnation 3" in str(failed.value)

@@ -18,7 +18,7 @@ from tests.streaming.upgrading import (
     statement_set,
     upgraded,
     write,
-    writing_once_it_is_stopped,
+    writing_once_the_new_version_runs,
 )
 from tests.support.by_hand import submit_by_hand
 from tests.support.fixtures import lab
@@ -104,7 +104,7 @@ def test_a_failed_upgrade_says_that_what_ran_is_not_known_and_where_its_state_is
     _adopted(lab, COPY, sources=source("incoming", "incoming"))
     failing = COPY.replace("amount FROM", "CAST(1 / (id - id) AS INT) FROM")
     write(lab, failing, settings=[NO_CHECKPOINTS])
-    runtime = lab.runtime(policy=WATCHED, clock=writing_once_it_is_stopped(lab))
+    runtime = lab.runtime(policy=WATCHED, clock=writing_once_the_new_version_runs(lab))
     with pytest.raises(UpgradeFailedError) as failed:
         upgraded(lab, runtime, allow_state_loss=True)
     savepoint = lab.incarnations()[1].savepoint_path

@@ -191,9 +191,7 @@ def test_a_killed_upgrade_whose_new_version_fails_is_undone_by_the_supervisor(
             NO_CHECKPOINTS,
         ],
     )
-    killed = Actor.start(
-        edited, "upgrade", "killed", halts_at=code_points.INSERT, policy={"lease": "2s"}
-    )
+    killed = Actor.start(edited, "upgrade", "killed", halts_at=code_points.INSERT)
     assert killed.wait_until_halted()
     edited.source.write()  # the new version meets row 70 first
     killed.go_on()

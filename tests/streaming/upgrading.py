@@ -25,7 +25,6 @@ SET 'pipeline.name' = '{name}';
 SET 'execution.checkpointing.interval' = '500ms';
 SET 'execution.checkpointing.dir' = 'file://${{LAB}}/checkpoints';
 SET 'execution.checkpointing.savepoint-dir' = 'file://${{LAB}}/savepoints';
-SET 'execution.checkpointing.num-retained' = '3';
 SET 'restart-strategy.exponential-delay.initial-backoff' = '200 ms';
 CREATE DATABASE IF NOT EXISTS ods;
 CREATE TABLE IF NOT EXISTS ods.copied (id BIGINT, text STRING, amount INT)
@@ -81,12 +80,13 @@ def count(lab: Laboratory, table: str) -> int:
     return int(reader.read(columns=["id"]).num_rows) if reader.latest_snapshot_id() else 0
 
 
-def writing_once_it_is_stopped(lab: Laboratory) -> Clock:
-    """Rows come once the old version is stopped: the new one meets them first."""
+def writing_once_the_new_version_runs(lab: Laboratory) -> Clock:
+    """Rows come once all tasks of the new version were seen running: it alone meets them."""
     written: list[bool] = []
 
     def sleep(seconds: float) -> None:
-        if not written and lab.incarnations()[-1].state is IncarnationState.STOPPED:
+        newest = lab.incarnations()[0]
+        if not written and newest.number > 1 and newest.state is IncarnationState.RUNNING:
             written.append(True)
             lab.source.write()
         time.sleep(seconds)

@@ -62,11 +62,11 @@ def play(part: Part) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", force=True)
     for noisy in ("httpx", "httpcore", "alembic", "pypaimon"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    lab = Laboratory.opened(part.laboratory)
     if part.halts_at:
-        code_points.at(part.halts_at, code_points.halt)
+        code_points.at(part.halts_at, lambda: code_points.halt(lab.database_file))
     if part.dies_at:
         code_points.at(part.dies_at, code_points.die)
-    lab = Laboratory.opened(part.laboratory)
     if part.what == "supervise":
         _supervise(lab, part)
     else:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from lakehouse_dagster.flink import JobManager, Session
@@ -23,8 +26,14 @@ STOP = "between the check of the lease and the POST of the stop"
 CANCEL = "between the check of the lease and the cancellation"
 
 
-def halt() -> None:
-    """Stand still until someone sends SIGCONT."""
+def halt(database: Path) -> None:
+    """Stand still until someone sends SIGCONT.
+
+    Not while another thread of ours writes to the SQLite file: its lock would stand still too.
+    """
+    with closing(sqlite3.connect(database, timeout=30)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
     os.kill(os.getpid(), signal.SIGSTOP)
     # The signal stops all threads a moment later: seen once, a request was sent in between.
     time.sleep(0.2)

@@ -293,8 +293,12 @@ class HeldFile:
         return descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETLEASE) != fcntl.F_WRLCK
 
     def wait_until_wanted(self) -> None:
-        """Return when somebody stands still for it: what they do is certainly under way."""
-        until(self.is_wanted, f"somebody who opens {self.path.name}")
+        """Return when somebody stands still for it: what they do is certainly under way.
+
+        Whatever comes before may take long; only then do the kernel's 45 s begin, after which it
+        takes the file away from us.
+        """
+        until(self.is_wanted, f"somebody who opens {self.path.name}", seconds=180)
 
     def let_go(self) -> None:
         """Let all go on who wait; nothing happens when it was let go already."""

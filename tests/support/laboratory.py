@@ -103,6 +103,11 @@ class Laboratory:
         names = ("folder", "rest_url", "sql_gateway_url", "lakehouse", "job", "database")
         return {name: str(getattr(self, name)) for name in names}
 
+    @property
+    def database_file(self) -> Path:
+        """The system database, where it is a SQLite file."""
+        return Path(self.database.removeprefix("sqlite:///") or self.folder / "lakehouse.db")
+
     # -- what is declared ---------------------------------------------------------------------
 
     def write_script(self, *, where: str = "", settings: str = "", interval: str = "500ms") -> Path:
@@ -130,9 +135,7 @@ class Laboratory:
                 read_timeout_seconds=read_timeout_seconds,
             ),
             name=self.lakehouse,
-            system_database=SystemDatabase(
-                self.database or f"sqlite:///{self.folder / 'lakehouse.db'}"
-            ),
+            system_database=SystemDatabase(self.database or f"sqlite:///{self.database_file}"),
             supervision=policy,
         )
         with read_by_the_same_process(kept_in=self.folder / "read"):

@@ -13,6 +13,7 @@ import pytest
 
 from lakehouse_dagster.errors import LeaseHeldError, LeaseLostError
 from lakehouse_dagster.system_db import Database, Leases, SystemDatabase
+from tests.support.laboratory import until
 from tests.system_db.conftest import MovedClock
 
 
@@ -139,17 +140,20 @@ def test_waiting_has_a_bound(leases: Leases) -> None:
     began = time.monotonic()
     with pytest.raises(LeaseHeldError):
         leases.acquire("job/orders", "run b", ttl_seconds=60, wait_seconds=0.1)
-    assert 0.1 <= time.monotonic() - began < 2
+    assert 0.1 <= time.monotonic() - began < 30
 
 
 def test_a_held_lease_is_renewed_while_the_block_runs(db: Database) -> None:
     leases = Leases(db)
-    with leases.held("job/orders", "run a", ttl_seconds=0.3) as lease:
-        time.sleep(0.7)
+    with leases.held("job/orders", "run a", ttl_seconds=6) as lease:
+
+        def renewed() -> bool:
+            current = leases.current("job/orders")
+            assert current is not None
+            return current.expires_at > lease.expires_at
+
+        until(renewed, "a renewal")
         leases.check(lease)
-        current = leases.current("job/orders")
-        assert current is not None
-        assert current.expires_at > lease.expires_at
     assert leases.current("job/orders") is None
 
 
@@ -227,7 +231,7 @@ def test_two_processes_never_hold_the_same_lease_and_fencing_numbers_rise(
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(300)
         assert process.exitcode == 0
     lines = [line.split() for line in log_file.read_text().splitlines()]
     assert len(lines) == 4 * rounds

@@ -21,6 +21,7 @@ _INSERT = Fault("POST", STATEMENT, Does.PASS_ON, body=INSERT)
 
 
 def _start_with(scene: Scene, fault: Fault, **differences: Any) -> None:
+    """Whoever waits for a job whose answer was lost does so long enough for a busy gateway."""
     scene.lab.source.write(40)
     if scene.chance(True, False):
         scene.running_job()
@@ -28,7 +29,7 @@ def _start_with(scene: Scene, fault: Fault, **differences: Any) -> None:
         scene.at("a start from a savepoint")
     scene.gateway.add(fault)
     scene.want(DesiredState.RUNNING)
-    scene.supervise(**differences)
+    scene.supervise(policy={"submission_timeout": "60s"}, **differences)
     scene.until(lambda: scene.gateway.inserts, "the INSERT", 40)
     scene.until(scene.one_runs, "the job", PATIENCE_SECONDS)
 

@@ -16,13 +16,12 @@ from tests.chaos.scenario import scenario
 from tests.chaos.scene import PATIENCE_SECONDS, NotRunnableError, Scene
 
 
-def _file(scene: Scene) -> Path:
-    return Path(scene.lab.database.removeprefix("sqlite:///") or scene.lab.folder / "lakehouse.db")
-
-
 def _copy(scene: Scene, to: Path) -> None:
     """Yesterday's backup, made as SQLite's own tool makes it."""
-    with closing(sqlite3.connect(_file(scene))) as now, closing(sqlite3.connect(to)) as backup:
+    with (
+        closing(sqlite3.connect(scene.lab.database_file)) as now,
+        closing(sqlite3.connect(to)) as backup,
+    ):
         now.backup(backup)
 
 
@@ -32,7 +31,7 @@ def _put_in_place(scene: Scene, copy: Path | None) -> None:
     books = scene.lab.__dict__.pop("books", None)
     if books is not None and "database" in books.__dict__:
         books.database.close()
-    file = _file(scene)
+    file = scene.lab.database_file
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
         path.unlink(missing_ok=True)
     if copy is not None:
@@ -72,7 +71,7 @@ def locked_during_start(scene: Scene) -> None:
     scene.want(DesiredState.RUNNING)
     scene.supervise()
     scene.pause(0.2, 4)
-    with locked(_file(scene)):
+    with locked(scene.lab.database_file):
         scene.pause(3, 9)
     scene.until(scene.one_runs, "the job", PATIENCE_SECONDS)
 
@@ -86,7 +85,7 @@ def locked_during_stop(scene: Scene) -> None:
     scene.may_fail.add("person")
     with scene.live_rows():
         scene.pause(0.3, 2.5)
-        with locked(_file(scene)):
+        with locked(scene.lab.database_file):
             scene.pause(3, 9)
         person.process.wait(90)
     scene.supervise()
@@ -184,7 +183,9 @@ def garbage(scene: Scene) -> None:
     scene.supervise()
     scene.pause(2, 5)
     assert scene.gateway.inserts == []
-    assert _file(scene).read_bytes() == junk.read_bytes(), "somebody else's file was touched"
+    assert scene.lab.database_file.read_bytes() == junk.read_bytes(), (
+        "somebody else's file was touched"
+    )
     for actor in scene.actors:
         actor.kill()
         scene.may_fail.add(actor.stop_file.stem)

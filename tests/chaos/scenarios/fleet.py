@@ -39,7 +39,8 @@ class Fleet:
             for name, table in zip(self.names, self.tables, strict=True)
         ]
         self.runtime: Runtime = lab.runtime(
-            *self.scripts, policy=replace(QUICK, **{**POLICY, "concurrency": 4})
+            *self.scripts,
+            policy=replace(QUICK, **{**POLICY, "concurrency": 4, "submission_timeout": "60s"}),
         )
 
     def _script(self, text: str, name: str, table: str) -> Path:

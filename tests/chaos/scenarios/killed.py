@@ -62,6 +62,7 @@ def _kill_at(scene: Scene, service: Service, moments: tuple[Moment, ...]) -> Non
 def _strike_and_repair(scene: Scene, service: Service) -> None:
     if not scene.armed.wait(12):
         scene.at("that moment did not come")
+        scene.armed.set()  # nor shall it: the repaired service lives
         scene.kill(service)
     scene.pause(0, 6)
     if service is Service.JOB_MANAGER and scene.chance(True, False):

@@ -57,7 +57,7 @@ def unfinished(scene: Scene) -> None:
     for ahead in range(1, scene.random.randint(1, 3) + 1):
         number = int(newest.name.removeprefix("chk-")) + ahead
         begun = newest.with_name(f"chk-{number}")
-        begun.mkdir()
+        begun.mkdir(exist_ok=True)  # Flink may have begun it
         (begun / "part-of-it").write_bytes(b"state")
     _runs_again(scene)
     assert str(scene.lab.incarnations()[0].restored_from).endswith(f"{job_id}/{newest.name}")
