@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from lakehouse_dagster.errors import (
     OperationTimeoutError,
     StateIncompatibleError,
     StreamingJobError,
 )
-from lakehouse_dagster.flink import FlinkJobStatus, JobManager, JobSummary
+from lakehouse_dagster.flink import FlinkJobStatus, JobException, JobManager, JobSummary
 from lakehouse_dagster.streaming.previous import now_on_cluster, wait_until_over
 from lakehouse_dagster.streaming.runtime import HeldJob
 from lakehouse_dagster.streaming.waiting import Waiting
@@ -22,10 +23,23 @@ _STATE_DOES_NOT_FIT = (
 )
 
 
+SAME_FAILURE_AT_MOST = 2
+"""A new version that fails more often than this by one cause, without a checkpoint, is given up."""
+
+
 def wait_until_running(
-    held: HeldJob, incarnation: Incarnation, job_manager: JobManager, log: logging.Logger
+    held: HeldJob,
+    incarnation: Incarnation,
+    job_manager: JobManager,
+    log: logging.Logger,
+    *,
+    same_failure_at_most: int | None = None,
 ) -> None:
-    """Wait until all tasks run; a job that fails or cannot read its state is an error now."""
+    """Wait until all tasks run; a job that ends or cannot read its state is an error now.
+
+    One that Flink restarts is waited for until it is too late, unless it fails more often than
+    ``same_failure_at_most`` by one cause.
+    """
     clock, policy = held.runtime.clock, held.runtime.policy
     too_late = clock.deadline(policy.seconds("start_timeout"))
     waiting = Waiting(clock, log)
@@ -34,17 +48,20 @@ def wait_until_running(
         if job is not None and job.status is FlinkJobStatus.FINISHED:
             break  # it read bounded sources to their end
         if job is not None and job.status.is_terminal:
-            cause = _root_cause(job_manager, incarnation.flink_job_id)
+            cause = _root_cause(job_manager.exceptions(incarnation.flink_job_id))
             held.over(incarnation, f"{job.status.value}: {cause}")
             raise explained(held, cause)
         if job is not None and job.status is FlinkJobStatus.RUNNING and job.all_tasks_run:
             break
         if job is not None and job.status is FlinkJobStatus.RESTARTING:
-            cause = _root_cause(job_manager, incarnation.flink_job_id)
+            failures = job_manager.exceptions(incarnation.flink_job_id)
+            cause = _root_cause(failures)
             if any(sign in cause for sign in _STATE_DOES_NOT_FIT):
                 job_manager.cancel(incarnation.flink_job_id)
                 wait_until_over(held, job_manager, incarnation.flink_job_id)
                 held.over(incarnation, cause)
+                raise explained(held, cause)
+            if same_failure_at_most is not None and _again(failures) > same_failure_at_most:
                 raise explained(held, cause)
         if too_late():
             raise _not_running_in_time(held, job, job_manager)
@@ -57,10 +74,6 @@ def wait_until_running(
         state=IncarnationState.RUNNING,
         running_at=incarnation.running_at or clock.now(),
     )
-
-
-SAME_FAILURE_AT_MOST = 2
-"""A new version that fails more often than this by one cause, without a checkpoint, is given up."""
 
 
 def wait_for_first_checkpoint(
@@ -79,12 +92,12 @@ def wait_for_first_checkpoint(
         if job is not None and job.status is FlinkJobStatus.FINISHED:
             return
         failures = job_manager.exceptions(job_id) if job is not None else ()
-        cause = failures[0].root_cause if failures else "Flink names no cause"
+        cause = _root_cause(failures)
         if job is None or job.status.is_terminal:
             held.over(incarnation, f"{job.status.value if job else 'gone'}: {cause}")
             raise explained(held, cause)
-        again = sum(failure.root_cause == cause for failure in failures)
-        if any(sign in cause for sign in _STATE_DOES_NOT_FIT) or again > SAME_FAILURE_AT_MOST:
+        unfit = any(sign in cause for sign in _STATE_DOES_NOT_FIT)
+        if unfit or _again(failures) > SAME_FAILURE_AT_MOST:
             raise explained(held, cause)
         newest = job_manager.checkpoints(job_id).latest_completed
         runs = job.status is FlinkJobStatus.RUNNING and job.all_tasks_run
@@ -119,9 +132,14 @@ def explained(held: HeldJob, cause: str) -> StreamingJobError:
     )
 
 
-def _root_cause(job_manager: JobManager, job_id: str) -> str:
-    exceptions = job_manager.exceptions(job_id)
-    return exceptions[0].root_cause if exceptions else "Flink names no cause"
+def _root_cause(failures: Sequence[JobException]) -> str:
+    """Of the newest failure."""
+    return failures[0].root_cause if failures else "Flink names no cause"
+
+
+def _again(failures: Sequence[JobException]) -> int:
+    """How often it failed by the cause of its newest failure."""
+    return sum(failure.root_cause == failures[0].root_cause for failure in failures)
 
 
 def _not_running_in_time(
@@ -132,8 +150,8 @@ def _not_running_in_time(
     text += f" after {held.runtime.policy.start_timeout}"
     if job is not None:
         text += f", {job.tasks_running} of {job.tasks_total} tasks running"
-        if job.status is FlinkJobStatus.RESTARTING:
-            text += f": {_root_cause(job_manager, job.job_id)}"
+        if failures := job_manager.exceptions(job.job_id):
+            text += f": {_root_cause(failures)}"
     return OperationTimeoutError(f"{text}.", remedy=_what_it_waits_for(job_manager))
 
 

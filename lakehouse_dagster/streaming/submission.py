@@ -42,11 +42,13 @@ def launch(
     *,
     ignore_unclaimed_state: bool = False,
     wanted_while_abandoned: DesiredState = DesiredState.CANCELED,
+    same_failure_at_most: int | None = None,
 ) -> Incarnation:
     """Record the next incarnation, submit it, and wait until all its tasks run.
 
     The session of ``prepared`` is closed in any case. When the work is cancelled, what was started
-    is stopped; ``wanted_while_abandoned`` is what is wanted of the job until that is certain.
+    is stopped; ``wanted_while_abandoned`` is what is wanted of the job until that is certain. A job
+    that fails more often than ``same_failure_at_most`` by one cause is not waited for any longer.
 
     Raises what ``start_or_adopt`` raises; afterwards the incarnation runs, or is over, or (when
     nobody answers) is on record and settled by its id.
@@ -79,7 +81,9 @@ def launch(
     # From here on the incarnation is on record: whatever happens, it is settled by its id.
     try:
         _submit(held, incarnation, session, prepared.statement, config, job_manager, log)
-        wait_until_running(held, incarnation, job_manager, log)
+        wait_until_running(
+            held, incarnation, job_manager, log, same_failure_at_most=same_failure_at_most
+        )
     except LeaseLostError:
         raise  # whoever took over decides what becomes of it
     except Exception as error:

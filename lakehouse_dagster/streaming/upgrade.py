@@ -41,7 +41,7 @@ from lakehouse_dagster.streaming.examination import (
 )
 from lakehouse_dagster.streaming.previous import cancel_and_wait, now_on_cluster, settle
 from lakehouse_dagster.streaming.restore import NO_STATE, RestoreChoice, choose_restore_point
-from lakehouse_dagster.streaming.running import wait_for_first_checkpoint
+from lakehouse_dagster.streaming.running import SAME_FAILURE_AT_MOST, wait_for_first_checkpoint
 from lakehouse_dagster.streaming.runtime import LOGGER, HeldJob
 from lakehouse_dagster.streaming.session import Prepared, close, prepare, still_open
 from lakehouse_dagster.streaming.spec import StreamingJob
@@ -273,6 +273,7 @@ class _Replacement:
                 self.log,
                 ignore_unclaimed_state=how.ignore_unclaimed_state,
                 wanted_while_abandoned=DesiredState.RUNNING,
+                same_failure_at_most=SAME_FAILURE_AT_MOST,
             )
             self._watch(new)
         except (LeaseLostError, ClusterUnreachableError):

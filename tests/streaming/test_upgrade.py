@@ -36,7 +36,7 @@ from tests.streaming.upgrading import (
     statement_set,
     upgraded,
     write,
-    writing_once_the_new_version_runs,
+    writing_once,
 )
 from tests.support.faults import Does, Fault, FaultyProxy
 from tests.support.fixtures import gateway_proxy, lab, rest_proxy
@@ -274,18 +274,24 @@ def test_state_of_another_type_is_found_out_and_the_old_version_runs_again(
     assert lab.books.memory.ensure(lab.job).last_error == said
 
 
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [(1, IncarnationState.STOPPED), (2, IncarnationState.RUNNING)],
+    ids=["as it begins", "once it runs"],
+)
 def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
-    lab: Laboratory,
+    lab: Laboratory, number: int, state: IncarnationState
 ) -> None:
     write(lab, COPY)
     lab.source.write()
     lab.start()
     lab.copied()
     write(lab, f"{COPY} WHERE 1 / (id - 70) < 2", settings=[NO_CHECKPOINTS])
-    runtime = lab.runtime(policy=WATCHED, clock=writing_once_the_new_version_runs(lab))
+    runtime = lab.runtime(policy=WATCHED, clock=writing_once(lab, number, state))
     with pytest.raises(UpgradeFailedError, match="/ by zero") as failed:
         upgraded(lab, runtime)
     assert "The old version runs again as incarnation 3" in str(failed.value)
+    assert "Flink could not run" in str(failed.value)  # and nobody waited until it is too late
     assert len(str(failed.value)) < 700
     job_id = _runs(lab, 3)
     lab.copied_exactly(job_id)

@@ -8,6 +8,7 @@ from lakehouse_dagster.errors import StateWouldBeLostError, StateWouldMoveError,
 from lakehouse_dagster.streaming.adopt import adopt
 from lakehouse_dagster.streaming.upgrade import UpgradedHow
 from lakehouse_dagster.streaming.versions import deployed
+from lakehouse_dagster.system_db import IncarnationState
 from tests.streaming.upgrading import (
     COPY,
     NO_CHECKPOINTS,
@@ -18,7 +19,7 @@ from tests.streaming.upgrading import (
     statement_set,
     upgraded,
     write,
-    writing_once_the_new_version_runs,
+    writing_once,
 )
 from tests.support.by_hand import submit_by_hand
 from tests.support.fixtures import lab
@@ -104,7 +105,7 @@ def test_a_failed_upgrade_says_that_what_ran_is_not_known_and_where_its_state_is
     _adopted(lab, COPY, sources=source("incoming", "incoming"))
     failing = COPY.replace("amount FROM", "CAST(1 / (id - id) AS INT) FROM")
     write(lab, failing, settings=[NO_CHECKPOINTS])
-    runtime = lab.runtime(policy=WATCHED, clock=writing_once_the_new_version_runs(lab))
+    runtime = lab.runtime(policy=WATCHED, clock=writing_once(lab, 2, IncarnationState.RUNNING))
     with pytest.raises(UpgradeFailedError) as failed:
         upgraded(lab, runtime, allow_state_loss=True)
     savepoint = lab.incarnations()[1].savepoint_path

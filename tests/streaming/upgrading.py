@@ -80,13 +80,16 @@ def count(lab: Laboratory, table: str) -> int:
     return int(reader.read(columns=["id"]).num_rows) if reader.latest_snapshot_id() else 0
 
 
-def writing_once_the_new_version_runs(lab: Laboratory) -> Clock:
-    """Rows come once all tasks of the new version were seen running: it alone meets them."""
+def writing_once(lab: Laboratory, number: int, state: IncarnationState) -> Clock:
+    """Rows come once that incarnation is seen in that state.
+
+    Once the first is STOPPED, the second fails as soon as it begins; once that is RUNNING, all its
+    tasks have run before.
+    """
     written: list[bool] = []
 
     def sleep(seconds: float) -> None:
-        newest = lab.incarnations()[0]
-        if not written and newest.number > 1 and newest.state is IncarnationState.RUNNING:
+        if not written and (number, state) in [(i.number, i.state) for i in lab.incarnations()]:
             written.append(True)
             lab.source.write()
         time.sleep(seconds)
