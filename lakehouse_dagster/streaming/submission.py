@@ -81,6 +81,7 @@ def launch(
     # From here on the incarnation is on record: whatever happens, it is settled by its id.
     try:
         _submit(held, incarnation, session, prepared.statement, config, job_manager, log)
+        close_session(held, incarnation, gateway, log)
         wait_until_running(
             held, incarnation, job_manager, log, same_failure_at_most=same_failure_at_most
         )
@@ -93,7 +94,6 @@ def launch(
         close(session, log)
         abandon(held, incarnation, job_manager, log, meanwhile=wanted_while_abandoned)
         raise
-    close_session(held, incarnation, gateway, log)
     return incarnation
 
 

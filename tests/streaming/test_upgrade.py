@@ -293,6 +293,7 @@ def test_a_version_that_fails_on_its_first_record_gives_way_to_the_old_one(
     assert "The old version runs again as incarnation 3" in str(failed.value)
     assert "Flink could not run" in str(failed.value)  # and nobody waited until it is too late
     assert len(str(failed.value)) < 700
+    assert [i.session_handle for i in lab.incarnations()] == [None] * 3
     job_id = _runs(lab, 3)
     lab.copied_exactly(job_id)
     ran = deployed(lab.books, lab.job)
