@@ -19,6 +19,7 @@ from lakehouse_dagster.maintenance.writers import job_on_record
 from lakehouse_dagster.paimon.file_facts import TableFacts
 from lakehouse_dagster.streaming.runtime import Runtime
 from lakehouse_dagster.system_db import DesiredState, Lease
+from lakehouse_dagster.system_db.maintenance_actions import ActionRecord
 
 _LONGEST_ERROR = 300
 """Characters of an error in texts for people."""
@@ -91,10 +92,9 @@ class Surroundings:
                 found.setdefault(outcome.table_name, {})[_KINDS[outcome.kind]] = past
         searched = self.keeper.actions.last_done(ActionKind.FIND_ORPHANS.value)
         for table, record in searched.items():
-            of_table = found[table]
-            of_table[ActionKind.FIND_ORPHANS] = _with_found(
-                of_table[ActionKind.FIND_ORPHANS], record.after, record.details
-            )
+            of_table = found.setdefault(table, {})
+            past = of_table.get(ActionKind.FIND_ORPHANS, Past())
+            of_table[ActionKind.FIND_ORPHANS] = _with_found(past, record)
         return found
 
 
@@ -110,12 +110,16 @@ def _compacted_tables(runtime: Runtime) -> frozenset[str]:
     return frozenset(table for job in jobs if job is not None for table in job.compacts)
 
 
-def _with_found(past: Past, after: str | None, details: str) -> Past:
-    """The past of searches for orphans, with what the last one found."""
-    figures = json.loads(after or "{}")
-    older_than = json.loads(details).get("older_than")
+def _with_found(past: Past, search: ActionRecord) -> Past:
+    """The past of searches for orphans, with what the last one found.
+
+    It may have ended a moment ago, in another process, and not be in the past yet.
+    """
+    figures = json.loads(search.after or "{}")
+    older_than = json.loads(search.details).get("older_than")
     return replace(
         past,
+        done_at=search.ended_at,
         found_files=int(figures.get("orphan_files", 0)),
         found_bytes=int(figures.get("orphan_bytes", 0)),
         older_than=datetime.fromisoformat(older_than) if older_than else None,
