@@ -202,7 +202,7 @@ def test_a_killed_an_ended_and_a_finished_demo_in_one_folder(folder: Path) -> No
     assert len(after) == len(EXPECTED)
     assert any(numbers[0].restored_from for numbers in after.values())
     for name, numbers in after.items():
-        assert len(numbers) > before.get(name, 0), name
+        assert len(numbers) == before.get(name, 0) + 1, name
         checkpoint = lives[name][0].checkpoint_path if lives.get(name) else None
         assert checkpoint is None or numbers[0].restored_from is not None, name
     # One simulator wrote: the rounds that are in the log are those of one business.

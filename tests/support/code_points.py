@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from lakehouse_dagster.flink import JobManager, Session
 from lakehouse_dagster.streaming.settings import JOB_ID
 from lakehouse_dagster.system_db import Jobs
+from tests.support.sqlite import locked
 
 INSERT = "between the check of the lease and the POST of the INSERT"
 RECORD = "before the incarnation is recorded"
@@ -31,9 +30,8 @@ def halt(database: Path) -> None:
 
     Not while another thread of ours writes to the SQLite file: its lock would stand still too.
     """
-    with closing(sqlite3.connect(database, timeout=30)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.rollback()
+    with locked(database):
+        pass
     os.kill(os.getpid(), signal.SIGSTOP)
     # The signal stops all threads a moment later: seen once, a request was sent in between.
     time.sleep(0.2)

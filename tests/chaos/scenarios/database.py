@@ -14,6 +14,7 @@ from lakehouse_dagster.system_db import DesiredState
 from tests.chaos.plan import Row
 from tests.chaos.scenario import scenario
 from tests.chaos.scene import PATIENCE_SECONDS, NotRunnableError, Scene
+from tests.support.sqlite import locked
 
 
 def _copy(scene: Scene, to: Path) -> None:
@@ -53,16 +54,6 @@ def _cancel_and_start(scene: Scene) -> None:
     scene.lab.wait_for_checkpoints(scene.lab.incarnations()[0].flink_job_id, 1)
     scene.lab.cancel()
     scene.lab.start()
-
-
-@contextmanager
-def locked(file: Path) -> Iterator[None]:
-    with closing(sqlite3.connect(file, isolation_level=None, timeout=30)) as holder:
-        holder.execute("BEGIN EXCLUSIVE")
-        try:
-            yield
-        finally:
-            holder.execute("ROLLBACK")
 
 
 @scenario(Row.DATABASE, "locked while a job starts")

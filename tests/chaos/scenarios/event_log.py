@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from lakehouse_dagster.system_db import DesiredState
 from tests.chaos.plan import Row
 from tests.chaos.scenario import scenario
-from tests.chaos.scenarios.database import locked
 from tests.chaos.scene import PATIENCE_SECONDS, Scene
+from tests.support.sqlite import locked
 
 if TYPE_CHECKING:
     from tests.support.daemon import Told
